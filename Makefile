@@ -1,6 +1,7 @@
 # `make demo` and `make test` do all their set-up; the second time they only do what has changed.
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
+STUBS := python/kinnor/functions.pyi
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
@@ -28,15 +29,15 @@ lint: build
 	$(PYTHON) -m codespell_lib
 	$(PYTHON) tools/prose.py
 	$(PYTHON) -m mypy
-	MYPYPATH=python $(PYTHON) -m mypy.stubtest --allowlist tools/stubtest-allowlist kinnor._core kinnor.functions \
-		kinnor.parametric_functions.quantized
+	MYPYPATH=python $(PYTHON) -m mypy.stubtest --mypy-config-file pyproject.toml \
+		--allowlist tools/stubtest-allowlist kinnor
 
 # Trains the digits with two processes; what it draws is in `demo/`.
 demo-mpi: build
 	@$(PYTHON) -m kinnor.launch -n 2 examples/distributed/digits.py --output demo
 
-# What follows from the declarations of the operations.
-stubs: build
+# Signatures and docstrings for editors and mypy, from the declarations of operations and layers. Git ignores them.
+stubs: $(CORE)
 	$(PYTHON) tools/make-stubs
 
 # What is missing of NNabla's names: for errors, and for docs/differences.md.
@@ -70,8 +71,9 @@ docs: build
 # What is released, in target/wheels: on Linux for glibc 2.17 and later, which the linker of `zig` knows; CPython 3.10 and later.
 ZIG := $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux_2_17)
 wheel: .venv/made
-	$(if $(ZIG),$(PYTHON) -m pip install --quiet ziglang)
-	PATH="$(CURDIR)/.venv/bin:$$PATH" .venv/bin/maturin build $(ZIG) --locked --out target/wheels
+	$(PYTHON) -m pip install --quiet numpy $(if $(ZIG),ziglang)
+	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS="--locked $(ZIG)" $(PYTHON) -m pip wheel --no-deps \
+		--no-build-isolation --wheel-dir target/wheels .
 
 # The sources of the package, which need Rust alone to be built, and the crate as crates.io would get it.
 sdist: .venv/made
@@ -84,7 +86,12 @@ crate:
 free-threaded:
 	PYO3_CONFIG_FILE=$(CURDIR)/tools/cpython-3.14t.cfg cargo check --lib --no-default-features --features python
 
-build: $(CORE)
+build: $(STUBS)
+
+DECLARED := $(wildcard python/kinnor/_python_functions/*.py python/kinnor/parametric_functions/*.py) python/kinnor/solvers.py \
+	python/kinnor/compat/names.py
+$(STUBS): $(CORE) tools/make-stubs $(DECLARED)
+	$(PYTHON) tools/make-stubs
 
 # Cargo shares the cores out by itself: it is not told what make does beside it.
 ALONE := env -u MAKEFLAGS -u MFLAGS
@@ -97,6 +104,7 @@ $(CORE): .venv/made $(RUST)
 # While you work on Rust: the extension without optimization, seconds after a change; `make build` puts the fast one back.
 quick: .venv/made
 	$(MATURIN) --profile dev
+	$(PYTHON) tools/make-stubs
 	@touch -t 200001010000 $(CORE)
 
 .venv/made: pyproject.toml tools/make-venv
@@ -105,3 +113,4 @@ quick: .venv/made
 
 clean:
 	rm -rf .venv .venv-peers target demo $(CORE)
+	find python/kinnor -name "*.pyi" ! -name _core.pyi -delete

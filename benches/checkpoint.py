@@ -71,6 +71,7 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
         """Returns the way of a static graph."""
 
         def step() -> None:
+            """Runs the static graph forward and backward under the budget."""
             loss.forward(clear_no_need_grad=True, memory_budget=budget)
             loss.backward(clear_buffer=True)
 
@@ -80,6 +81,7 @@ def kinnor_ways(workload: str) -> Iterator[Way]:
         """Returns the way of eager code."""
 
         def step() -> None:
+            """Builds the graph eagerly and runs it backward, under the budget."""
             with nn.auto_forward(), nn.memory_budget(budget):
                 network(by_hand=False).backward(clear_buffer=budget is None)
 

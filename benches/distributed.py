@@ -53,6 +53,7 @@ def on_kinnor(name: str, overlap: str) -> tuple[Callable[[Any], Any], list[Any],
     callback = communicator.get_all_reduce_callback(PACKING, division=True, overlap=overlap)
 
     def step(_: Any) -> nn.Variable:
+        """Runs one training step and returns its loss. The batch is in the graph already."""
         training.step(callback)
         return training.loss
 
@@ -82,6 +83,7 @@ def on_torch(name: str) -> tuple[Callable[[Any], Any], list[Any], int]:
     criterion = F.cross_entropy if workload.is_classifier else F.mse_loss
 
     def step(batch: Any) -> Any:
+        """Runs one training step on a batch. Returns its loss without its graph."""
         x, t = batch
         loss = criterion(parallel(x), t)
         solver.zero_grad()

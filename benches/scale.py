@@ -253,6 +253,7 @@ def record(name: str, ranks: int, repeats: int) -> Plan:
         """Records the time when each gradient is complete: after the last function that adds to it."""
 
         def on_finish_function_backward(self, f: nn.Function) -> None:
+            """Notes when the gradient of each named parameter among the inputs was last added to."""
             now = time.perf_counter() - start
             for v in f.inputs:
                 if v.need_grad and v.grad in names:

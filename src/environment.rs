@@ -46,7 +46,7 @@ mod tests {
     use super::bytes;
 
     #[test]
-    fn sizes() {
+    fn sizes_with_and_without_a_unit_are_parsed() {
         let good =
             [("0", 0), ("17", 17), ("10K", 10 << 10), ("3m", 3 << 20), ("2G", 2 << 30), ("1T", 1 << 40)];
         assert!(good.iter().all(|(text, size)| bytes(text) == Some(*size)));

@@ -73,6 +73,9 @@ pub enum Error {
     /// A value that was cleared after it was computed.
     #[error("{0}")]
     Cleared(String),
+    /// An output that no run of its function has computed yet.
+    #[error("{0}")]
+    NotComputed(String),
     /// A graph that was differentiated before, so that its values were freed.
     #[error("{0}")]
     Freed(String),

@@ -31,11 +31,6 @@ mod python;
 
 pub use error::{Error, Result};
 
-/// Compiles and tests the code of the README.
-#[cfg(all(doctest, feature = "ndarray"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 /// The number of threads that share the work of a kernel, and the choice of the thread pool.
 pub mod threads {
     pub use crate::kernels::threads::{ThreadPool, num_threads, set_num_threads, set_thread_pool};

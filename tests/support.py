@@ -16,6 +16,8 @@ from kinnor import _core
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import DTypeLike
+
 TABLE: dict[str, list[Row]] = {}
 for _row in all_rows():
     TABLE.setdefault(_row.name, []).append(_row)
@@ -28,6 +30,23 @@ def leaf(*values: float, need_grad: bool = True, name: str | None = None) -> nn.
     v = nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
     v.name = name
     return v
+
+
+def leaf_of(values: Any, dtype: DTypeLike = np.float32, need_grad: bool = True) -> nn.Variable:
+    """Returns a variable of these values in their shape, with gradients unless `need_grad` is false."""
+    return nn.Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
+
+
+def random_leaf(*shape: int, seed: int = 0, need_grad: bool = True) -> nn.Variable:
+    """Returns a variable of float32 values between -1 and 1, with gradients unless `need_grad` is false."""
+    return leaf_of(np.random.RandomState(seed).uniform(-1, 1, shape), need_grad=need_grad)
+
+
+def chain(x: nn.Variable, n: int, f: Callable[[nn.Variable], nn.Variable] = F.tanh) -> nn.Variable:
+    """Applies `f` to `x` `n` times in succession and returns the last result."""
+    for _ in range(n):
+        x = f(x)
+    return x
 
 
 def run(*variables: nn.Variable) -> Any:
@@ -152,11 +171,11 @@ def close(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float,
         np.testing.assert_allclose(np.asarray(a, float), np.asarray(b, float), rtol, atol, err_msg=str(row))
 
 
-def same(got: Sequence[Any], expected: Sequence[Any], row: Row) -> None:
-    """Asserts that arrays are equal bit by bit, except that -0 equals 0."""
-    assert len(got) == len(expected), row
+def same(got: Sequence[Any], expected: Sequence[Any], note: object = "") -> None:
+    """Asserts that two lists of arrays have equal elements; NaN equals NaN, and -0 equals 0. Errors show `note`."""
+    assert len(got) == len(expected), note
     for a, b in zip(got, expected, strict=True):
-        np.testing.assert_array_equal(a, b, err_msg=str(row))
+        np.testing.assert_array_equal(a, b, err_msg=str(note))
 
 
 def values(ys: Sequence[Any]) -> list[np.ndarray]:

@@ -4,9 +4,9 @@
     tools/prose.py                    figures of each part of the project; exit status 1 if a limit is passed
     tools/prose.py --list PATH...     every finding in these files or folders
 
-A finding is a sentence of more than 25 words, a phrase of a private language (`PHRASES`), a source line of more than
-120 columns, or a commit subject of more than 72 characters. Each part may have as many phrases and sentences in 1,000
-sentences as `LIMITS` allows. No long line and no long subject is allowed. The subjects of the last 50 commits are
+A finding is a sentence of more than 25 words or a phrase of a private language (`PHRASES`). So is a source line of more
+than 120 columns, and a commit subject of more than 72 characters. Each part may have as many phrases and sentences in
+1,000 sentences as `LIMITS` allows. No long line and no long subject is allowed. The subjects of the last 50 commits are
 checked, or of the commits since the last tag if these are fewer.
 """
 

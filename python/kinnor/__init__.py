@@ -29,6 +29,7 @@ from ._core import (
     InternalError,
     ModifiedError,
     NdArray,
+    NotComputedError,
     ParameterError,
     RangeError,
     ShapeError,
@@ -91,12 +92,51 @@ _say_slowness()
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
 
+    from . import autodiff as autodiff
+    from . import checkpoint as checkpoint
+    from . import communicators as communicators
+    from . import compat as compat
+    from . import config as config
+    from . import context as context
+    from . import core as core
+    from . import data as data
+    from . import datasets as datasets
+    from . import display as display
+    from . import distributed as distributed
+    from . import experimental as experimental
+    from . import ext_utils as ext_utils
+    from . import function as function
+    from . import functions as functions
+    from . import graph_def as graph_def
+    from . import hooks as hooks
+    from . import initializer as initializer
+    from . import learning_rate_scheduler as learning_rate_scheduler
+    from . import model as model
+    from . import models as models
+    from . import modes as modes
+    from . import monitor as monitor
+    from . import nnp as nnp
+    from . import onnx as onnx
+    from . import parameter as parameter
+    from . import parametric_functions as parametric_functions
+    from . import pictures as pictures
+    from . import placement as placement
+    from . import profiling as profiling
+    from . import random as random
+    from . import solver as solver
+    from . import solvers as solvers
+    from . import system as system
+    from . import tensorboard as tensorboard
+    from . import testing as testing
+    from . import utils as utils
     from .checkpoint import load_checkpoint as load_checkpoint
     from .checkpoint import save_checkpoint as save_checkpoint
+    from .core import Module as Module
     from .core import ModuleDict as ModuleDict
     from .core import ModuleList as ModuleList
+    from .core import Sequential as Sequential
+    from .logger import logger as logger
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
@@ -122,6 +162,7 @@ __all__ = [
     "InternalError",
     "ModifiedError",
     "NdArray",
+    "NotComputedError",
     "ParameterError",
     "RangeError",
     "ShapeError",
@@ -191,16 +232,19 @@ LAZY = (
     "graph_def",
     "initializer",
     "layers",
+    "learning_rate_scheduler",
     "logger",
     "model",
     "models",
     "monitor",
     "nnp",
+    "onnx",
     "parametric_functions",
     "pictures",
     "profiling",
     "solver",
     "solvers",
+    "tensorboard",
     "testing",
     "training",
     "utils",
@@ -269,20 +313,22 @@ class _Paths:
 sys.meta_path.insert(0, _Paths)
 
 
-def __getattr__(name: str) -> ModuleType | Any:
-    if name in LAZY or name in LAZY_NAMES:
-        import importlib
+if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any other.
 
-        if name in LAZY_NAMES:
-            return getattr(importlib.import_module(f"{__name__}.{LAZY_NAMES[name]}"), name)
-        module = importlib.import_module(f"{__name__}.{name}")
-        # NNabla has a logger object under this name.
-        return module.logger if name == "logger" else module
-    if name.startswith("_"):
-        raise AttributeError(f"module 'kinnor' has no attribute '{name}'")
-    from ._suggest import absence
+    def __getattr__(name: str) -> Any:
+        if name in LAZY or name in LAZY_NAMES:
+            import importlib
 
-    raise AttributeError(absence(f"kinnor.{name}", __dir__()))
+            if name in LAZY_NAMES:
+                return getattr(importlib.import_module(f"{__name__}.{LAZY_NAMES[name]}"), name)
+            module = importlib.import_module(f"{__name__}.{name}")
+            # NNabla has a logger object under this name.
+            return module.logger if name == "logger" else module
+        if name.startswith("_"):
+            raise AttributeError(f"module 'kinnor' has no attribute '{name}'")
+        from ._suggest import absence
+
+        raise AttributeError(absence(f"kinnor.{name}", __dir__()))
 
 
 def __dir__() -> list[str]:

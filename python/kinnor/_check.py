@@ -54,6 +54,27 @@ def as_whole(value: Any) -> int | None:
     return None
 
 
+def size(op: str, name: str, value: Any) -> int:
+    """The number of bytes that a whole number or a text with a unit of 1,024 stands for.
+
+    >>> size("example", "bytes", "64M")
+    67108864
+    """
+    if isinstance(value, str):
+        digits, unit = (value[:-1], value[-1:].upper()) if value[-1:].upper() in UNITS else (value, "")
+        if digits.isascii() and digits.isdigit():
+            return int(digits) << UNITS.get(unit, 0)
+    elif hasattr(value, "__index__"):
+        return index(value)
+    raise CallError(
+        f"{op}: expected `{name}` to be a number of bytes, as 67108864 or '64M' (K, M, G or T), or None, got {value!r}"
+    )
+
+
+UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
+"""Letters after a number of bytes, and the power of two that each stands for."""
+
+
 def count(op: str, name: str, value: Any, error: type[Error] = RangeError) -> int:
     """The argument as an int. Raises CallError unless it is a whole number, and `error` if it is below 1."""
     found = whole(op, name, value)
@@ -112,7 +133,7 @@ def check_paths(op: str, paths: list[str]) -> None:
         if not names or "\0" in path or not {".", ".."}.isdisjoint(names):
             raise ParameterError(f"{op}: expected the name of a parameter, got {path!r}")
         ends.append("/".join((*names, "")))
-    # What leads through a path stands right behind it.
+    # Sorted, a path is directly followed by paths that lead through it.
     for first, second in pairwise(sorted(ends)):
         if first == second:
             raise ParameterError(f"{op}: expected different names, got {first[:-1]!r} twice")

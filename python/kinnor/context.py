@@ -5,7 +5,7 @@ There is a default for the process, and scopes for each task. This module sends 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from ._check import items
 from ._core import CallError, GraphError, RangeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from typing_extensions import Self
 
@@ -22,6 +22,9 @@ __all__ = ["Context", "context_scope", "get_current_context", "set_default_conte
 
 COMPUTE_TYPES = ("float", "half", "double", "bfloat16")
 """Number types to compute in. They are the last part of a backend's name, as in `cpu:half`."""
+
+DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+"""NumPy's names of these types, which are accepted as well."""
 
 DTYPE_NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 """NumPy's names of these types, which are accepted as well."""
@@ -143,8 +146,29 @@ def set_default_context(ctx: Context) -> None:
     _default = ctx
 
 
-@contextmanager
-def context_scope(ctx: Context) -> Iterator[Context]:
+class _Scope(ContextDecorator):
+    """A context in a `with` block or in calls of a decorated function. It may be entered repeatedly."""
+
+    def __init__(self, context: Context) -> None:
+        _check("context_scope", context)
+        self.context = context
+        self.entered: list[int] = []
+
+    def __enter__(self) -> Context:
+        context = self.context
+        entered = _core.enter_mode("context", _number(context))
+        self.entered.append(entered)
+        _scopes.set((*_scopes.get(), (entered, context)))
+        return context
+
+    def __exit__(self, *error: object) -> None:
+        left = _core.leave_mode(self.entered)
+        if left is not None:  # A generator may be closed in another task.
+            self.entered.remove(left)
+            _scopes.set(tuple(scope for scope in _scopes.get() if scope[0] != left))
+
+
+def context_scope(ctx: Context) -> _Scope:
     """Use a context for all functions that the current task builds in a `with` block.
 
     Args:
@@ -157,14 +181,7 @@ def context_scope(ctx: Context) -> Iterator[Context]:
         TypeError: If it is not a context.
         RuntimeError: If none of its backends exists.
     """
-    _check("context_scope", ctx)
-    entered = _core.enter_mode("context", _number(ctx))
-    _scopes.set((*_scopes.get(), (entered, ctx)))
-    try:
-        yield ctx
-    finally:
-        _scopes.set(tuple(scope for scope in _scopes.get() if scope[0] != entered))
-        _core.leave_mode([entered])
+    return _Scope(ctx)
 
 
 def _check(op: str, context: object) -> None:

@@ -161,7 +161,8 @@ def variable_html(v: Variable) -> str:
     made = v.parent.info.type_name if v.parent is not None else "input or parameter"
     rows = [("shape", "type", "size", "need_grad", "name", "made by")]
     rows.append((str(v.shape), dtype_name(v), f"{v.size:,}", str(v.need_grad), v.name or "", made))
-    return html_table(rows, right=(2,), caption="Variable") + values_html(v)
+    state = repr(v).partition("\n")[0].rpartition(")")[2].removesuffix(">")  # Such as ", not computed".
+    return html_table(rows, right=(2,), caption=f"Variable{state}") + values_html(v)
 
 
 def array_html(x: NdArray) -> str:

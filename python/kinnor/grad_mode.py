@@ -49,6 +49,7 @@ def decorate(f: Any, mode: bool) -> Any:
 
         @functools.wraps(f)
         def stepping(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            """Runs a generator with the mode set in its steps only."""
             return (yield from steps(f(*args, **kwargs), mode))
 
         return stepping
@@ -56,12 +57,14 @@ def decorate(f: Any, mode: bool) -> Any:
 
         @functools.wraps(f)
         async def awaiting(*args: Any, **kwargs: Any) -> Any:
+            """Awaits a coroutine with the mode set in its steps only."""
             return await Awaiting(f(*args, **kwargs), mode)
 
         return awaiting
 
     @functools.wraps(f)
     def calling(*args: Any, **kwargs: Any) -> Any:
+        """Calls the function with the mode set."""
         with GradMode(mode):
             return f(*args, **kwargs)
 

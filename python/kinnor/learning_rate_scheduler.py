@@ -232,6 +232,7 @@ class PlateauScheduler(BaseLearningRateScheduler):
         return self._rate
 
     def _is_better(self, value: float, best: float) -> bool:
+        """True if a value is better than the best so far by more than the threshold."""
         margin = self.threshold * abs(best)
         return value < best - margin if self.mode == "min" else value > best + margin
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import nnp
 from . import parameter as parameters
-from ._core import CallError, Variable, forward_all
+from ._core import CallError, Error, ShapeError, Variable, forward_all
 from ._graph_pool import BuildLock, GraphPool
 from .files import network_file
 from .modes import auto_forward
@@ -124,6 +124,7 @@ class Model:
         Raises:
             CallError: If an input is missing.
             NetworkError: If the network cannot be built.
+            ShapeError: If it cannot be built because an input has another shape than in the file.
         """
         given = self._given(args, named)
         if any(isinstance(x, Variable) for x in given):
@@ -180,14 +181,31 @@ class Model:
     def _build(self, inputs: Sequence[Variable]) -> list[Variable]:
         """Builds a static graph. Returns its outputs, in the order of `outputs`."""
         order = [inputs[self.inputs.index(name)] for name in self._network.inputs]
-        with auto_forward(False):
-            made = self._network._built(order)
+        try:
+            with auto_forward(False):
+                made = self._network._built(order)
+        except Error as error:
+            self._blame_input(inputs, error)
+            raise
         found = []
         for name in self.outputs:
             if name not in made:
                 raise NetworkError(f"{self._network.name}: expected output {name!r}, got none")
             found.append(made[name])
         return found
+
+    def _blame_input(self, inputs: Sequence[Variable], error: Error) -> None:
+        """Raises an error that names the first input whose shape differs from the file, if there is one."""
+        for name, given in zip(self.inputs, inputs, strict=True):
+            expected = self._network.variables[name].shape
+            fits = len(expected) == given.ndim and all(
+                n in (-1, own) for n, own in zip(expected, given.shape, strict=True)
+            )
+            if not fits:
+                shown = ", ".join("any" if n == -1 else str(n) for n in expected)
+                raise ShapeError(
+                    f"{self._network.name}: expected input {name!r} of shape ({shown}), got {given.shape}"
+                ) from error
 
     def _make_parameters(self) -> None:
         """Creates the parameters that the file lacks, from their initializers."""
@@ -222,7 +240,8 @@ def save(
     Args:
         path: Path that ends in `.nnp`, or a file open for writing bytes.
         outputs: The output, or outputs by name; or a model.
-        inputs: Inputs by name. Other inputs are named after the functions that read them.
+        inputs: Inputs by name; other variables without a parent that are no parameters are then constants. By default
+            all of these are inputs, named after the functions that read them.
         name: The name of the network.
         free_batch: Whether the first axis is a batch of any length, if the functions have an axis for it.
         parameters: The module of the network, or its parameters by name; by default the current parameter scope.
@@ -250,7 +269,8 @@ def save(
         raise CallError("save: expected outputs, got none")
     starts = dict(inputs or {})
     scope: Any = None if parameters is None else getattr(parameters, "state_dict", lambda: dict(parameters))()
-    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends}, scope)
+    leaves = None if inputs is None else starts.values()
+    described = nnp.create_graph_from_variable(name, list(ends.values()), {**starts, **ends}, scope, leaves)
     network = described.default_graph()
     order = [key for key in starts if key in network.inputs]
     order += [key for key in network.inputs if key not in order]

@@ -8,14 +8,13 @@ defaults.
 from __future__ import annotations
 
 import functools
-import operator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from . import _check, _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 __all__ = [
@@ -38,21 +37,33 @@ such as the scope of parameters, in a `with` block around each later run.
 """
 
 
-@contextmanager
-def auto_forward(auto: bool = True) -> Iterator[None]:
+class Scope(ContextDecorator):
+    """A mode of the engine in a `with` block or in calls of a decorated function. It may be entered repeatedly."""
+
+    def __init__(self, mode: str, value: bool | int | None) -> None:
+        self.mode = mode
+        self.value = value
+        self.entered: list[int] = []
+
+    def __enter__(self) -> None:
+        self.entered.append(_core.enter_mode(self.mode, self.value))
+
+    def __exit__(self, *error: object) -> None:
+        left = _core.leave_mode(self.entered)
+        if left is not None:  # A generator may be closed in another task.
+            self.entered.remove(left)
+
+
+def auto_forward(auto: bool = True) -> Scope:
     """Run functions eagerly, that is as soon as they are built, in a `with` block.
 
     Args:
         auto: Whether to run eagerly; False builds static graphs.
 
-    Yields:
-        Nothing.
+    Returns:
+        A context manager. It is a decorator, too: calls of the decorated function run in the mode.
     """
-    entered = _core.enter_mode("auto_forward", _check.flag("auto_forward", "auto", auto))
-    try:
-        yield
-    finally:
-        _core.leave_mode([entered])
+    return Scope("auto_forward", _check.flag("auto_forward", "auto", auto))
 
 
 def set_auto_forward(auto: bool) -> None:
@@ -73,21 +84,16 @@ def get_auto_forward() -> bool:
     return _core.auto_forward_mode()
 
 
-@contextmanager
-def recompute(recompute_: bool = True) -> Iterator[None]:
+def recompute(recompute_: bool = True) -> Scope:
     """Mark all variables made in a `with` block for recomputation: freed after use, recomputed for backward runs.
 
     Args:
         recompute_: Whether to mark them.
 
-    Yields:
-        Nothing.
+    Returns:
+        A context manager. It is a decorator, too: calls of the decorated function run in the mode.
     """
-    entered = _core.enter_mode("recompute", _check.flag("recompute", "recompute_", recompute_))
-    try:
-        yield
-    finally:
-        _core.leave_mode([entered])
+    return Scope("recompute", _check.flag("recompute", "recompute_", recompute_))
 
 
 @overload
@@ -111,6 +117,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
 
         @functools.wraps(f)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            """Calls the function within `recompute(recompute_)`."""
             with recompute(recompute_):
                 return f(*args, **kwargs)
 
@@ -119,8 +126,7 @@ def recompute_fn(recompute_: Any = True) -> Any:
     return decorate
 
 
-@contextmanager
-def memory_budget(bytes: int | None) -> Iterator[None]:
+def memory_budget(bytes: int | str | None) -> Scope:
     """Limit the memory of training steps: values are freed and recomputed as necessary. Gradients stay the same bits.
 
     For a static graph, a forward run in the block plans itself and the next backward run. The plan keeps parameters,
@@ -135,10 +141,10 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
     recomputed for backward runs, `autodiff` and reads. A backward run respects the budget outside of the block, too.
 
     Args:
-        bytes: The budget; None for none.
+        bytes: The budget, as a number or as text with a unit: `"64M"` is 64 MiB (K, M, G or T); None for none.
 
-    Yields:
-        Nothing.
+    Returns:
+        A context manager. It is a decorator, too: calls of the decorated function run in the mode.
 
     Raises:
         BudgetError: If a budget cannot be kept: before a static graph runs, or before the eager function that needs
@@ -155,16 +161,10 @@ def memory_budget(bytes: int | None) -> Iterator[None]:
         ...     loss.backward()
     """
     if bytes is not None:
-        if not hasattr(bytes, "__index__"):
-            raise _core.CallError(f"memory_budget: expected `bytes` to be a whole number or None, got {bytes!r}")
-        bytes = operator.index(bytes)
+        bytes = _check.size("memory_budget", "bytes", bytes)
         if bytes < 0:
             raise _core.ArgumentError(f"memory_budget: expected `bytes` to be 0 or more, got {bytes}")
-    entered = _core.enter_mode("memory_budget", bytes)
-    try:
-        yield
-    finally:
-        _core.leave_mode([entered])
+    return Scope("memory_budget", bytes)
 
 
 def set_global_recompute(recompute: bool) -> None:

@@ -134,12 +134,14 @@ class Groups(_core.Solver):
         return found
 
     def _states(self) -> States:
+        """Returns the states of the solver's own parameters and of all its groups."""
         found = super()._states()
         for group in self._groups:
             found.update(group._states())
         return found
 
     def _set_states(self, states: States) -> None:
+        """Sets the states of own parameters and groups. If one cannot be set, restores all of them."""
         left = dict(states)
         parts = []
         for group in self._groups:
@@ -213,4 +215,5 @@ class Groups(_core.Solver):
 
 
 def _copied(array: NdArray) -> NdArray:
+    """Returns a copy of an array with memory of its own."""
     return type(array).from_numpy_array(array.get_data("r").copy())

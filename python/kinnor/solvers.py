@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class SolverState:
-    """What a solver remembers of one parameter.
+    """The state of a solver for one parameter.
 
     Args:
         pstate: Variables by name.
@@ -40,6 +40,16 @@ class SolverState:
 
     Raises:
         TypeError: If `pstate` is no dict.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> solver = S.Momentum(lr=0.1)
+        >>> solver.set_parameters({"w": w})
+        >>> w.g = [0.5, -1.0]
+        >>> solver.update()
+        >>> solver.get_states()["w"]
+        SolverState(t=1, pstate=['m'])
     """
 
     def __init__(self, pstate: dict[str, Variable] | None = None, t: int = 0) -> None:
@@ -53,7 +63,23 @@ class SolverState:
 
 
 class Solver(_core.Solver):
-    """A solver: its rule, and the parameters that follow it with their states."""
+    """A solver: its rule, and the parameters that follow it with their states.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F, kinnor.solvers as S
+        >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+        >>> solver = S.Sgd(lr=0.5)
+        >>> isinstance(solver, S.Solver)
+        True
+        >>> solver.set_parameters({"w": w})
+        >>> loss = F.sum(w * w)
+        >>> loss.forward()
+        >>> solver.zero_grad()
+        >>> loss.backward()
+        >>> solver.update()
+        >>> w.d
+        array([0., 0.])
+    """
 
     _arguments: dict[str, Any]
 
@@ -191,7 +217,7 @@ class Solver(_core.Solver):
 
         Raises:
             GraphError: If a parameter was not set.
-            ParameterError: If the arrays are not those of this solver.
+            ParameterError: If this solver has other arrays.
             ShapeError: If one does not have the shape of its parameter. Nothing is changed then.
         """
         if not isinstance(states, Mapping):
@@ -224,7 +250,7 @@ class Solver(_core.Solver):
             path: Path that ends in `.safetensors`, `.h5` or `.protobuf`.
 
         Raises:
-            ParameterError: If the file is malformed or its states are not those of this solver.
+            ParameterError: If the file is malformed or has states of another solver.
             GraphError: If the file has a parameter that was not set.
             OSError: If the file cannot be read.
         """
@@ -254,7 +280,7 @@ class Solver(_core.Solver):
             optimizer_proto: NNabla's message `Optimizer`, or any of its layout.
 
         Raises:
-            ParameterError: If its states are not those of this solver.
+            ParameterError: If its states are of another solver.
             GraphError: If it has a parameter that was not set.
         """
         from .files.solver_file import State
@@ -272,6 +298,7 @@ class Solver(_core.Solver):
         }
 
     def _set_arrays(self, states: Mapping[str, State]) -> None:
+        """Sets states that were read from a file, with NumPy arrays."""
         arrays = {
             key: (state.t, {name: NdArray.from_numpy_array(array) for name, array in state.arrays.items()})
             for key, state in states.items()
@@ -296,6 +323,7 @@ def _holds_parameters(x: Any) -> bool:
 
 
 def _variables(arrays: dict[str, NdArray]) -> dict[str, Variable]:
+    """Returns variables that share the memory of the arrays."""
     variables = {}
     for name, array in arrays.items():
         variables[name] = Variable(array.shape)

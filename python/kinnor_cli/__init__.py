@@ -1,4 +1,4 @@
-"""The program `kinnor`, which NNabla calls `nnabla_cli`: which commands there are, and what happens when one fails.
+"""The program `kinnor`, which NNabla calls `nnabla_cli`: the list of commands, and how errors are reported.
 
 It is no part of the package `kinnor`, which takes longer to import than a list of commands may take to be shown: a
 command imports it when it runs.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # What `typing` says, which takes half of the time of a help text to import.
+TYPE_CHECKING = False  # As in `typing`, whose import would take half of the time of a help text.
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program.
 
     Args:
-        arguments: What was typed after its name; that of the process by default.
+        arguments: The words after the program's name; by default the arguments of the process.
 
     Returns:
         The exit status: 0, 1 if a command failed, 2 if it was misused, 130 if it was interrupted.
@@ -63,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, given: Sequence[str]) -> int:
+    """Runs a command with its arguments. Returns the exit status; errors are printed in one line."""
     import argparse
     from importlib import import_module
 
@@ -98,11 +99,13 @@ def _line(error: BaseException) -> str:
 
 
 def _fail(text: str, status: int) -> int:
+    """Prints an error and returns the status."""
     print(f"kinnor: {text}", file=sys.stderr)
     return status
 
 
 def _help() -> str:
+    """Returns the list of commands."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
     return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` says what each takes:\n\n{commands}"

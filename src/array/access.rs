@@ -80,6 +80,7 @@ impl Storage {
         Ok(ptr)
     }
 
+    /// Notes that the elements are in memory and may be written: drops casts, and marks a write if `access` writes.
     pub(super) fn written(&self, state: &mut StorageState, access: Access) -> *mut u8 {
         (state.zeroing, state.is_lent) = (false, false);
         state.modifications = 1;
@@ -93,6 +94,7 @@ impl Storage {
         }
     }
 
+    /// Returns the elements in this type: fills memory and converts from the stored type where needed.
     fn read(&self, state: &mut StorageState, dtype: DType) -> Result<*mut u8> {
         if !matches!(state.head, Head::Ready(_)) {
             let own = state.dtype.unwrap_or(dtype);
@@ -169,6 +171,7 @@ impl Storage {
         Ok(())
     }
 
+    /// Replaces the memory of the elements and publishes its address.
     pub(super) fn set_head(&self, state: &mut StorageState, buffer: Buffer, dtype: DType) {
         let old = std::mem::replace(&mut state.head, Head::Ready(buffer));
         (state.dtype, state.is_lent) = (Some(dtype), false);
@@ -189,6 +192,7 @@ impl Storage {
         }
     }
 
+    /// Brings the elements into memory in this type, to be read.
     #[cold]
     fn prepare_slowly(&self, dtype: DType) -> Result<()> {
         if self.parent.is_some() {
@@ -246,6 +250,7 @@ impl Storage {
     }
 }
 
+/// The error of a read of memory that the engine cleared.
 fn nothing_to_read() -> Error {
     Error::Cleared("array: expected values to read, got memory that was cleared".into())
 }

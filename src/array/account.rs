@@ -54,6 +54,7 @@ impl Payer {
         }
     }
 
+    /// The account that pays on this thread; None if a test makes this allocation fail.
     fn look(look: u8) -> Option<Self> {
         if look & SHORTAGE != 0 && shortage::strikes() {
             return None;
@@ -138,7 +139,7 @@ mod tests {
     use crate::array::Buffer;
 
     #[test]
-    fn each_sees_its_own_and_what_is_everybodys() {
+    fn an_account_counts_its_own_buffers_and_shared_ones() {
         const BYTES: usize = 64 << 20; // more than other tests allocate
         let about = |bytes: usize, expected: usize| bytes.abs_diff(expected) < BYTES / 2;
         let (a, b) = (Account::open(), Account::open());

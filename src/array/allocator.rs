@@ -102,11 +102,13 @@ impl Drop for Cache {
 }
 
 impl Cache {
+    /// The free blocks of a size class on this thread.
     #[inline]
     fn list(&self, class: usize) -> &FreeList {
         &self.lists.get_or_init(FreeList::all)[class]
     }
 
+    /// Takes a free block of a size class from this thread, if it has one.
     #[inline]
     fn take(&self, class: usize) -> Option<MemoryBlock> {
         let list = self.list(class);
@@ -125,6 +127,7 @@ impl Cache {
         None
     }
 
+    /// Counts allocated or, if negative, freed bytes. Publishes the count once it is large.
     #[inline]
     fn count(&self, bytes: isize) {
         let uncounted = self.uncounted.get() + bytes;
@@ -134,6 +137,7 @@ impl Cache {
         }
     }
 
+    /// Adds the bytes counted on this thread to the counts of the process.
     #[cold]
     fn publish(&self) {
         publish(self.uncounted.take());
@@ -162,6 +166,7 @@ impl Cache {
         let _ = self.give(class, block); // the list has capacity
     }
 
+    /// Gives all blocks and counts of this thread to the store of the process.
     fn flush(&self) {
         self.publish();
         let mut store = lock();
@@ -180,6 +185,7 @@ pub(super) fn begin_thread() {
     let _ = CACHE.try_with(|cache| cache.lists.get_or_init(FreeList::all).len());
 }
 
+/// Adds bytes to the live bytes of the process and raises the peaks.
 fn publish(bytes: isize) {
     let live = LIVE.fetch_add(bytes, Ordering::SeqCst) + bytes;
     let live = live.max(0) as usize;
@@ -189,6 +195,7 @@ fn publish(bytes: isize) {
     }
 }
 
+/// Locks the store. The first call guards against forks and reads the limit from the environment.
 fn lock() -> MutexGuard<'static, Store> {
     static SETUP: Once = Once::new();
     SETUP.call_once(|| {
@@ -212,9 +219,11 @@ fn guard_forks() {
     thread_local! {
         static HELD: Cell<fork::HeldGuard<MutexGuard<'static, Store>>> = const { Cell::new(None) };
     }
+    /// Before a fork: locks the store, so that the child gets it in a consistent state.
     extern "C" fn before() {
         fork::hold(&HELD, STORE.lock().unwrap_or_else(PoisonError::into_inner));
     }
+    /// After a fork, in parent and child: unlocks the store.
     extern "C" fn after() {
         drop(fork::release(&HELD));
     }
@@ -240,6 +249,7 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
         .or_else(|| workspace::clear().then(|| allocate_from_store(size, bytes)).flatten())
 }
 
+/// Allocates a block from the store, and fills this thread's list of the size class.
 #[cold]
 fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
     let mut store = lock();
@@ -279,6 +289,7 @@ pub(super) fn free(block: MemoryBlock, bytes: usize) {
     }
 }
 
+/// Frees a block that this thread's list has no space for.
 #[cold]
 fn free_to_store(block: MemoryBlock, bytes: usize) {
     let mut left = Some(block);

@@ -91,10 +91,12 @@ impl BlockStack {
         Self(Cell::new(None))
     }
 
+    /// True if the stack has no block.
     pub(super) fn is_empty(&self) -> bool {
         self.0.get().is_none()
     }
 
+    /// Takes the block that was pushed last.
     #[inline]
     pub(super) fn pop(&self) -> Option<MemoryBlock> {
         let start = self.0.get()?;
@@ -104,6 +106,7 @@ impl BlockStack {
         Some(MemoryBlock { start: start.cast(), size })
     }
 
+    /// Adds a block. Its first bytes become the link to the next.
     #[inline]
     pub(super) fn push(&self, MemoryBlock { start, size }: MemoryBlock) {
         let start = start.cast();

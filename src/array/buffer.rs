@@ -83,6 +83,7 @@ impl Buffer {
         self.start.as_ptr()
     }
 
+    /// The header with owner count and size.
     fn header(&self) -> &Header {
         // SAFETY: a live buffer has a live header.
         unsafe { self.header.as_ref() }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 
 use super::storage::{Head, Storage};
-use super::{Access, Buffer, DType, Element, RunGuard, dtype::with_element, reclaim};
+use super::{Access, Buffer, DType, Element, Odd, RunGuard, dtype::with_element, reclaim};
 use crate::{Error, Result};
 
 impl Storage {
@@ -15,7 +15,22 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`] for part of a larger storage. Never fails otherwise.
     pub fn zero(&self) -> Result<()> {
-        self.fill_with(0.0, true)
+        self.fill_with(0.0, true)?;
+        self.zeroed.store(self.version(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// True if all elements are zero since [`Storage::zero`] and the engine wrote none of them. Unlike
+    /// [`Storage::is_zeroing`], this holds after a view was handed out, unless the view's owner wrote to it.
+    pub(crate) fn is_still_zeroed(&self) -> bool {
+        if self.is_zeroing() {
+            return true;
+        }
+        let zeroed = self.zeroed.load(Ordering::Relaxed);
+        zeroed != 0
+            && zeroed == self.version()
+            && self.is_shown()
+            && self.first_odd(Odd::NotZero).is_ok_and(|odd| odd.is_none())
     }
 
     /// Sets every element to `v` lazily.
@@ -26,6 +41,7 @@ impl Storage {
         self.fill_with(v, false)
     }
 
+    /// Fills with a value. Without a parent it is only noted, and memory is written at the first access.
     fn fill_with(&self, v: f64, zeroing: bool) -> Result<()> {
         if self.parent.is_some() {
             let dtype = self.dtype().unwrap_or(DType::F32);

@@ -15,11 +15,13 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// The pinned elements of a storage in this type.
     fn of(storage: &'a Storage, dtype: DType, access: Access) -> Result<Self> {
         let (held, at) = storage.pin(dtype, access)?;
         Ok(Self { at, dtype, n: storage.len(), _held: Some(held), of: PhantomData })
     }
 
+    /// The elements of a buffer of this type.
     fn of_buffer(buffer: &'a Buffer, dtype: DType) -> Self {
         let n = buffer.bytes() / dtype.size();
         Self { at: buffer.ptr(), dtype, n, _held: None, of: PhantomData }

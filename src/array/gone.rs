@@ -49,6 +49,7 @@ impl Storage {
         self.is_given_back() // another thread may have written it meanwhile
     }
 
+    /// Notes a write to a watched storage: ends its watch and moves the global count.
     #[cold]
     pub(super) fn disturb(&self) {
         self.watched
@@ -96,7 +97,7 @@ mod tests {
     use crate::array::{Access, DType};
 
     #[test]
-    fn a_write_is_noticed_however_often() {
+    fn each_write_after_a_clear_is_noticed() {
         for len in [3, 5000] {
             let storages: Vec<_> = (0..3).map(|_| Storage::new(len)).collect();
             let mut gone = Gone::new(storages.clone());

@@ -50,6 +50,7 @@ pub(crate) fn check() -> Result<(), OutOfMemory> {
     if IS_SHORT.load(std::sync::atomic::Ordering::Relaxed) { restore() } else { Ok(()) }
 }
 
+/// Reserves the missing blocks of addresses. Fails if the system refuses.
 #[cold]
 fn restore() -> Result<(), OutOfMemory> {
     IS_SHORT.store(false, SeqCst); // first, so that a release meanwhile is seen
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn released_blocks_are_replaced_by_the_next_check() {
+    fn check_replaces_released_blocks() {
         establish();
         assert!(release() && release());
         check().expect("addresses are plenty");

@@ -158,6 +158,7 @@ mod tests {
     use super::{Fingerprint, Storage};
     use crate::array::{Access, DType};
 
+    /// Reads the only element in `dtype`, which is `F64` or `F32`.
     fn read(storage: &Storage, dtype: DType) -> f64 {
         let ptr = storage.access(dtype, Access::Read).expect("is there");
         // SAFETY: the storage has an element, and no other thread knows of it.
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_half_written_is_not_found_again() {
+    fn a_cast_made_during_a_write_is_not_reused() {
         let (storage, ptr) = Storage::to_write(1, DType::F32).expect("memory");
         // SAFETY: as above. Also below.
         unsafe { ptr.cast::<f32>().write(1.0) };
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_written_changes_the_fingerprint_of_the_whole_and_of_its_parts() {
+    fn a_write_to_a_part_changes_the_fingerprints_of_all_storages_that_overlap() {
         let whole = Storage::new(4);
         let part = whole.narrow(0, 2).expect("is within");
         let inner = part.narrow(1, 1).expect("is within");
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_in_another_type_is_made_once_more_when_a_view_has_gone() {
+    fn a_cast_is_made_again_after_a_view_is_dropped() {
         let (storage, ptr) = Storage::to_write(1, DType::F32).expect("memory");
         let write = |v: f32| {
             // SAFETY: as above.

@@ -14,6 +14,7 @@ pub(super) fn is_amid_kernel() -> Option<bool> {
 
 /// Calls `f` from inside a kernel. Until it returns, the runs of this thread hold pointers.
 pub(crate) fn amid_kernel<R>(f: impl FnOnce() -> R) -> R {
+    /// Restores the former flag when it is dropped.
     struct Back(bool);
     impl Drop for Back {
         fn drop(&mut self) {

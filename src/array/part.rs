@@ -64,6 +64,7 @@ impl Storage {
         all.windows(2).any(meet) || lent()
     }
 
+    /// True if the storage ever held borrowed memory, which other arrays may share.
     fn is_borrowed(&self) -> bool {
         self.borrowed.load(Ordering::Relaxed)
     }
@@ -78,6 +79,7 @@ impl Storage {
         self.parent.is_some() || self.is_borrowed()
     }
 
+    /// Returns the elements of a part, whose memory is at `offset` in its parent.
     pub(super) fn access_part(
         &self,
         parent: &Arc<Self>,
@@ -124,6 +126,7 @@ impl Storage {
         Ok(start)
     }
 
+    /// Marks this storage and its parts as written.
     pub(super) fn mark_written(&self, access: Access) {
         let children = {
             let mut state = self.lock();
@@ -138,6 +141,7 @@ impl Storage {
         }
     }
 
+    /// Marks the parts of this storage as written.
     pub(super) fn mark_children_written(&self) {
         let children = self.lock().children.clone();
         for child in children.iter().filter_map(Weak::upgrade) {
@@ -162,6 +166,7 @@ impl Storage {
         }
     }
 
+    /// Sets for this storage and its parts whether the next gradient replaces the values.
     pub(super) fn set_zeroing(&self, zeroing: bool) {
         let children = {
             let mut state = self.lock();

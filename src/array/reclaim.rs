@@ -180,12 +180,15 @@ pub(super) fn guard_forks() {
     thread_local! {
         static LOCKED: Cell<fork::HeldGuard<MutexGuard<'static, [Vec<Buffer>; 2]>>> = const { Cell::new(None) };
     }
+    /// Before a fork: locks the list of freed memory.
     extern "C" fn before() {
         fork::hold(&LOCKED, FREED.lock());
     }
+    /// After a fork, in the parent: unlocks the list.
     extern "C" fn parent() {
         drop(fork::release(&LOCKED));
     }
+    /// After a fork, in the child: unlocks the list, and keeps the runs of this thread only.
     extern "C" fn child() {
         let own = OWN.try_with(Cell::get).unwrap_or([0; 2]);
         RUNS.iter().zip(own).for_each(|(runs, own)| runs.store(own, SeqCst));

@@ -84,7 +84,8 @@ impl FreeSpans {
         })
     }
 
-    /// As above, for pages of `page` bytes and a system that may return what it refuses.
+    /// Returns whole pages of `page` bytes to the system by `unmap`, longest span first. A block that `unmap` returns
+    /// was refused and stays free.
     fn unmap_pages(
         &mut self,
         bytes: usize,
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_cut_joins_again_in_any_order() {
+    fn freed_pieces_join_in_any_order() {
         let mut spans = FreeSpans::new();
         let all = system::map(64 * PAGE).expect("memory");
         let (start, size) = (all.address(), all.size());
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_refuses_stays() {
+    fn spans_that_the_system_refuses_to_unmap_stay() {
         let mut spans = FreeSpans::new();
         spans.add(system::map(64 * PAGE).expect("memory"));
         let size = spans.spans[0].size();

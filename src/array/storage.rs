@@ -57,6 +57,7 @@ const ASIDE: usize = 32;
 const MARKS: usize = 63;
 
 impl Head {
+    /// The memory in this state, if any.
     pub(super) fn buffer(self) -> Option<Buffer> {
         match self {
             Self::Ready(buffer) | Self::Fill(_, Some(buffer)) => Some(buffer),
@@ -83,6 +84,7 @@ pub(super) struct Cast {
     pub(super) of: VersionedFingerprint,
 }
 
+/// The elements of a storage and what is known of them, behind its lock.
 pub(super) struct StorageState {
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.
@@ -102,6 +104,7 @@ impl StorageState {
         self.is_lent && matches!(&self.head, Head::Ready(buffer) if buffer.is_shared())
     }
 
+    /// Removes the copies in other types and yields their memory.
     pub(super) fn take_casts(&mut self) -> impl Iterator<Item = Buffer> {
         self.casts.drain(..).map(|cast| cast.buffer)
     }
@@ -113,6 +116,8 @@ impl StorageState {
 pub struct Storage {
     pub(super) len: usize,
     pub(super) version: AtomicU64,
+    /// The version after the last [`Storage::zero`]; zero if there was none.
+    pub(super) zeroed: AtomicU64,
     /// Address and flags of the elements, see [`Storage::at`].
     pub(super) place: AtomicUsize,
     /// Number of views handed out so far.
@@ -158,6 +163,7 @@ impl Storage {
         Ok((Arc::new(storage), ptr))
     }
 
+    /// A storage of `len` elements in this state, with its parent and the offset if it is a part.
     pub(super) fn with(
         len: usize,
         head: Head,
@@ -176,6 +182,7 @@ impl Storage {
         Self {
             len,
             version: AtomicU64::new(0),
+            zeroed: AtomicU64::new(0),
             place: AtomicUsize::new(NOWHERE),
             shown: AtomicU32::new(0),
             borrowed: AtomicBool::new(false),
@@ -344,6 +351,7 @@ impl Storage {
         }
     }
 
+    /// The element type of the storage at the root of the parts.
     fn root_dtype(&self) -> Option<DType> {
         self.root().state.lock().dtype
     }
@@ -385,6 +393,11 @@ impl Storage {
     pub fn is_zeroing(&self) -> bool {
         // A write to a zeroed storage clears the flag first.
         self.place.load(Ordering::Acquire) & (WRITABLE | ASIDE) != WRITABLE && self.lock().zeroing
+    }
+
+    /// True if nothing was ever written: it reads as zeros.
+    pub fn is_unwritten(&self) -> bool {
+        !self.is_ready() && matches!(self.root().lock().head, Head::Empty)
     }
 
     /// True if the elements are known to be zero without reading them: never written, or zeroed.

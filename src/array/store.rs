@@ -43,6 +43,7 @@ struct BlockSlab {
 }
 
 impl BlockSlab {
+    /// Bytes of the slab that were cut into blocks.
     fn used(&self) -> usize {
         SLAB - self.rest.size()
     }
@@ -146,10 +147,12 @@ impl Store {
         self.unmap(usize::MAX);
     }
 
+    /// Returns up to this many free bytes to the system.
     fn unmap(&mut self, bytes: usize) {
         self.mapped -= self.spans.unmap(bytes);
     }
 
+    /// Takes a span of free memory, and maps new memory if none is long enough.
     fn take_span(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         if let Some(block) = self.spans.take(size) {
             return Some(block);
@@ -158,6 +161,7 @@ impl Store {
         self.spans.take(size)
     }
 
+    /// Cuts a block from a recent slab, or from a new one.
     fn cut(&mut self, size: usize, peak: usize) -> Option<MemoryBlock> {
         let recent = self.slabs.len().saturating_sub(8);
         let at = if let Some(i) = self.slabs[recent..].iter().position(|slab| slab.rest.size() > size) {
@@ -248,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_alone_are_counted_and_limited() {
+    fn separate_blocks_are_counted_and_limited() {
         let mut store = Store::new();
         store.set_limit(1000);
         let block = store.take_alone(999).expect("memory");
@@ -259,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_reused_and_go_back() {
+    fn blocks_are_reused_and_returned_to_the_system() {
         let mut store = Store::new();
         let sizes = [64, 100, 5000, LARGEST_SMALL, LARGEST_SMALL + 1, 300_000, 5 << 20];
         let blocks: Vec<_> = sizes.iter().map(|&n| store.take(n, 0).expect("memory")).collect();
@@ -335,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_trimmed_away_is_mapped_again() {
+    fn unmapped_memory_is_mapped_again() {
         let mut store = Store::new();
         let block = store.take(8 << 20, 0).expect("memory");
         store.give(block);
@@ -360,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn changing_sizes_do_not_pile_up() {
+    fn blocks_of_changing_sizes_do_not_accumulate() {
         let mut store = Store::new();
         let peak = 100 << 20;
         for i in 0..50 {

@@ -29,7 +29,7 @@ pub(super) fn page() -> usize {
     bytes
 }
 
-/// As above, for memory that does not come from `mmap`: blocks are returned as a whole.
+/// The size of a page, for memory that does not come from `mmap`. Such blocks are returned as a whole.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 pub(super) fn page() -> usize {
     PAGE
@@ -62,7 +62,7 @@ impl Addresses {
         Some(Self { start, bytes })
     }
 
-    /// As above, on systems that cannot reserve addresses.
+    /// Does nothing, on systems that cannot reserve addresses.
     #[cfg(not(unix))]
     pub(super) fn reserve(bytes: usize) -> Option<Self> {
         Some(Self { start: NonZeroUsize::MIN, bytes })
@@ -145,12 +145,13 @@ pub(super) unsafe fn unmap(block: MemoryBlock) -> Option<MemoryBlock> {
     }
 }
 
+/// The size and alignment as the standard allocator takes them; None if they are too large.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 fn layout(size: usize) -> Option<std::alloc::Layout> {
     std::alloc::Layout::from_size_align(size, ALIGN).ok()
 }
 
-/// As above, on systems without `mmap`, or for tools that check the bounds of each allocation.
+/// Allocates a block of its own, on systems without `mmap` or for tools that check the bounds of each allocation.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     let size = size.max(ALIGN);
@@ -158,10 +159,10 @@ pub(super) fn map(size: usize) -> Option<MemoryBlock> {
     unsafe { NonNull::new(std::alloc::alloc(layout(size)?)).map(|start| MemoryBlock::new(start, size)) }
 }
 
-/// As above.
+/// Frees a block. Never refused, so that the result is None.
 ///
 /// # Safety
-/// As above.
+/// The block came from `map`.
 #[cfg(any(not(unix), feature = "system-allocator"))]
 pub(super) unsafe fn unmap(block: MemoryBlock) -> Option<MemoryBlock> {
     let (start, size) = block.into_parts();

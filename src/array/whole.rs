@@ -43,6 +43,8 @@ pub(crate) enum Odd {
     NotUint8,
     /// Numbers outside the range of `i8`.
     NotInt8,
+    /// Anything but zero.
+    NotZero,
 }
 
 /// The index and value of the first odd number.
@@ -50,6 +52,7 @@ fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
     let bounds = match what {
         Odd::NotUint8 => 0.0..=255.0,
         Odd::NotInt8 => -128.0..=127.0,
+        Odd::NotZero => 0.0..=0.0,
         Odd::NotExact | Odd::NotExactOnceTruncated => {
             let end = exact_below(T::DTYPE).next_down();
             -end..=end
@@ -59,7 +62,7 @@ fn first_odd<T: Element>(x: &[T], what: Odd) -> Option<(usize, f64)> {
     let fits = |v: f64| is_small_and_whole(v) & (v >= *bounds.start()) & (v <= *bounds.end());
     let whole = |x: &[T]| x.iter().fold(true, |all, v| all & fits(v.real()));
     let odd = |v: f64| match what {
-        Odd::NotUint8 | Odd::NotInt8 => !fits(v),
+        Odd::NotUint8 | Odd::NotInt8 | Odd::NotZero => !fits(v),
         Odd::NotExact => v.trunc() != v || !bounds.contains(&v),
         Odd::NotExactOnceTruncated => !bounds.contains(&v),
         Odd::NotFinite => !v.is_finite(),
@@ -77,7 +80,8 @@ impl Storage {
     /// # Errors
     /// As [`Storage::access`].
     pub(crate) fn first_odd(&self, what: Odd) -> Result<Option<(usize, f64)>> {
-        let is_looked_at = |dtype: &DType| dtype.is_float() || matches!(what, Odd::NotUint8 | Odd::NotInt8);
+        let is_looked_at =
+            |dtype: &DType| dtype.is_float() || matches!(what, Odd::NotUint8 | Odd::NotInt8 | Odd::NotZero);
         let Some(dtype) = self.dtype().filter(is_looked_at) else { return Ok(None) };
         let (_held, at) = self.pin(dtype, Access::Read)?;
         Ok(with_element!(dtype, T => {
@@ -102,6 +106,7 @@ mod tests {
         x[3] = f32::NAN;
         assert!(first_odd(&x, Odd::NotExact).is_some_and(|(at, v)| at == 3 && v.is_nan()));
         assert_eq!(first_odd(&[-0.0, 4_503_599_627_370_497.0], Odd::NotExact), None);
+        assert_eq!(first_odd(&[0.0, -0.0, 1e-30, 1.0], Odd::NotZero), Some((2, 1e-30)));
         assert_eq!(
             first_odd(&[-0.0, 9_007_199_254_740_992.0], Odd::NotExact),
             Some((1, 9_007_199_254_740_992.0))

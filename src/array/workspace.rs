@@ -63,6 +63,7 @@ thread_local! {
 }
 
 impl Own {
+    /// Takes a shelf that no thread owns, or makes one.
     pub(super) fn new() -> Self {
         if let Some(shelf) = shelves().find(|shelf| !shelf.owned.swap(true, Ordering::Acquire)) {
             return Self(shelf);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_or_not_kept() {
+    fn large_workspaces_are_refused_or_not_cached() {
         assert!(Workspace::<f64>::new(usize::MAX / 4).is_err());
         assert!(Workspace::<f64>::new(usize::MAX / 64).is_err());
         let large = Workspace::<u8>::new(KEEP + 1).expect("memory");

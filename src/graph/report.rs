@@ -198,6 +198,7 @@ fn as_it_is(a: &Arena, plan: &ForwardPlan, mut report: Report, budget: usize) ->
     Report { peak: Some(live), budget: Some(budget), at_once: true, ..report }
 }
 
+/// Makes the report: simulates the plan with and without clearing, and within the budget if there is one.
 fn describe(
     plan: &ForwardPlan,
     [clearing, keeping]: [&StepModel; 2],

@@ -102,7 +102,7 @@ mod tests {
     use parking_lot::Mutex;
 
     #[test]
-    fn every_element_meets_its_parameter() {
+    fn every_element_is_paired_with_its_parameter() {
         let shapes: [(&[usize], &[usize]); 7] = [
             (&[2, 3, 4], &[1, 3, 1]),
             (&[2, 3, 4], &[2, 1, 4]),

@@ -42,6 +42,7 @@ pub struct MatrixMut<'a, T> {
     layout: MatrixLayout,
 }
 
+/// Sizes of a matrix, and the distances between rows and columns in memory.
 #[derive(Clone, Copy, Debug)]
 struct MatrixLayout {
     rows: usize,

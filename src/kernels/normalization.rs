@@ -107,6 +107,7 @@ impl<T: Float> Stats<T> {
     }
 }
 
+/// Each mean as a rounded number and the rest.
 fn split<T: Float>(mean: &[f64]) -> impl ExactSizeIterator<Item = (T, T)> {
     mean.iter().map(|m| (T::of(*m), T::of(*m - T::of(*m).real())))
 }

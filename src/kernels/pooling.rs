@@ -35,6 +35,7 @@ impl PoolingAxis {
     /// A placeholder for an axis that does not exist.
     const NONE: Self = Self { input: 1, output: 1, kernel: 1, stride: 1, pad: 0 };
 
+    /// The window of each output along one axis: its range on the input, and its length with padding.
     fn spans(&self) -> List<Span> {
         let padded = self.pad.saturating_mul(2).saturating_add(self.input);
         let span = |o: usize| {

@@ -69,6 +69,7 @@ pub(super) fn begin_thread() {
     let _ = TAPE.try_with(|_| ());
 }
 
+/// Calls `f` with this thread's tape of draws, and notes whether it is in use.
 fn with_tape<R>(f: impl FnOnce(&mut DrawTape) -> R) -> R {
     TAPE.with_borrow_mut(|tape| {
         let result = f(tape);
@@ -108,6 +109,7 @@ pub fn draw(count: u64) -> PhiloxKey {
     draw_new(count)
 }
 
+/// Reserves `count` draws. Ranks of a process group get disjoint parts.
 fn draw_new(count: u64) -> PhiloxKey {
     let share = SHARE.load(Ordering::Relaxed);
     let (part, parts) = (share >> 32, share & u64::from(u32::MAX));

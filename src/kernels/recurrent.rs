@@ -125,10 +125,12 @@ fn padded(n: usize) -> usize {
 }
 
 impl<T> States<T> {
+    /// The rows as the operand of a product.
     fn operand(self) -> MatrixOperand<T> {
         MatrixOperand { p: self.p.get(), row: self.apart as isize, col: 1 }
     }
 
+    /// The row of a sample.
     fn at(self, sample: usize) -> *mut T {
         self.p.get().wrapping_add(sample * self.apart)
     }
@@ -191,6 +193,7 @@ impl Layer {
         self.hidden <= self.apart && (self.steps * self.batch - 1) * self.apart + self.hidden <= numbers
     }
 
+    /// Asserts the lengths of all arrays.
     fn check<T>(&self, r: &Reading<'_, T>) {
         let Self { cell, steps, batch, inputs, hidden, .. } = *self;
         assert!(r.x.len() == steps * batch * inputs && r.w.len() == cell.gates() * hidden * self.row());

@@ -130,6 +130,7 @@ impl<'a, T: Float> ReducedRows<'a, T> {
     }
 }
 
+/// Folds a row in blocks, so that errors of long sums stay small.
 #[inline(always)]
 fn row<T: Float, F: Fold<T>>(f: &F, x: &[T]) -> F::Part {
     let mut total = f.none();
@@ -152,6 +153,7 @@ fn row<T: Float, F: Fold<T>>(f: &F, x: &[T]) -> F::Part {
     total
 }
 
+/// Folds a few columns of a matrix in blocks.
 #[inline(always)]
 fn fold_columns<T: Float, F: Fold<T>>(
     f: &F,

@@ -86,6 +86,7 @@ impl RegridAxis {
         part
     }
 
+    /// True if the axis is copied as a whole.
     fn is_whole(&self, n: usize) -> bool {
         *self == Self::whole(n)
     }
@@ -127,6 +128,7 @@ impl Regrid {
         });
     }
 
+    /// Copies the elements for one part of the output; `outside` fills the rest.
     fn gather_part<T: Element>(&self, x: &[T], outside: T, y: &mut [T]) {
         if let Some((start, step, n)) = self.short_rows().filter(|_| !y.is_empty()) {
             return row_copies::copy_short(&x[start..], step, y, n, n, y.len() / n);
@@ -177,6 +179,8 @@ impl Regrid {
         });
     }
 
+    /// Adds the gradients of one part of the output to the input. Many additions to one element are summed in
+    /// float64.
     fn scatter_part<T: Float>(&self, gy: &[T], gx: &mut [T]) {
         if size_of::<T>() == size_of::<f64>() || self.most_uses() <= row_copies::MANY {
             return self.scatter_into(gy, gx, |g, gy| g + gy);
@@ -197,6 +201,7 @@ impl Regrid {
         self.axes.iter().map(of_axis).fold(1, usize::saturating_mul)
     }
 
+    /// Adds the gradients of one part of the output by `add`.
     #[inline(always)]
     fn scatter_into<T: Float, S: Float>(&self, gy: &[T], gx: &mut [S], add: impl Fn(S, T) -> S) {
         self.runs(|to, n, from| {
@@ -271,6 +276,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Calls `f` with place, length and source of each block below these places, by recursion over the axes.
     fn from(
         &self,
         axis: usize,
@@ -310,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_become_few_pieces() {
+    fn positions_are_grouped_into_few_pieces() {
         let axis = RegridAxis::default().then_each([2, 1, 0, 1, 2, 2, 2]);
         assert_eq!(axis.len(), 7);
         assert_eq!(axis.0.len(), 3);

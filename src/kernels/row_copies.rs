@@ -169,12 +169,14 @@ impl Crowded {
         Some(all)
     }
 
+    /// The counter of a row.
     #[inline(always)]
     fn slot(&self, to: usize) -> usize {
         // The upper bits of a product by the golden ratio differ for neighbours.
         ((to as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
     }
 
+    /// True if more than `MANY` rows may be added to this row.
     #[inline(always)]
     fn is_crowded(&self, to: usize) -> bool {
         self.counts[self.slot(to)] as usize > MANY
@@ -227,6 +229,7 @@ pub(super) const SHORT: usize = 16;
 
 /// Copies `count` short rows of `n` elements. `from` and `to` are the distances between rows.
 pub(super) fn copy_short<T: Copy>(x: &[T], from: usize, y: &mut [T], to: usize, n: usize, count: usize) {
+    /// Copies rows of `N` elements at these distances.
     #[inline(always)]
     fn each<T: Copy, const N: usize>(x: &[T], from: usize, y: &mut [T], to: usize, count: usize) {
         for (x, y) in x.chunks(from).zip(y.chunks_mut(to)).take(count) {
@@ -251,6 +254,7 @@ pub(super) fn copy_short<T: Copy>(x: &[T], from: usize, y: &mut [T], to: usize, 
     }
 }
 
+/// Copies a row, or adds it if `accumulate`.
 #[inline(always)]
 fn move_row<T: Float>(x: &[T], y: &mut [T], accumulate: bool) {
     if accumulate {

@@ -121,6 +121,7 @@ impl<T> List<T> {
         self.n += n;
     }
 
+    /// Doubles the capacity.
     #[cold]
     fn grow(&mut self) {
         let capacity = (2 * self.capacity).max(16);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_grows_and_stays() {
+    fn saved_memory_grows_and_keeps_its_values() {
         let mut saved = super::SavedMemory::default();
         saved.resize(2, 1_u32);
         saved.resize(1000, 2);

@@ -181,6 +181,7 @@ pub fn put_by_sums<T: Float, const N: usize>(
     );
 }
 
+/// Writes a value, or adds it if `accumulate`.
 #[inline(always)]
 unsafe fn write_or_add<T: Float>(y: *mut T, v: T, accumulate: bool) {
     // SAFETY: the caller's element.

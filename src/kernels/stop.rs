@@ -96,6 +96,7 @@ pub fn unasked<R, E: From<Stopped>>(f: impl FnOnce() -> Result<R, E>) -> Result<
     caught(Role::Works, f)
 }
 
+/// Calls `f` in a role. A kernel that stops within it becomes an error.
 #[inline]
 fn caught<R, E: From<Stopped>>(role: Role, f: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
     let before = ROLE.replace(role);
@@ -116,6 +117,7 @@ pub fn poll() {
     }
 }
 
+/// Ends the loop if the run was stopped. The thread that called the kernel asks at intervals.
 fn look(role: Role) {
     if role == Role::Helps {
         if super::threads::is_ended() {
@@ -157,6 +159,7 @@ fn milliseconds() -> u64 {
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
+/// Milliseconds since the first call.
 #[cfg(not(target_os = "linux"))]
 fn milliseconds() -> u64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

@@ -112,6 +112,7 @@ enum Few {
 }
 
 impl Few {
+    /// The variant for `n`, if there is one.
     fn new(n: usize) -> Option<Self> {
         [(2, Self::Two), (3, Self::Three), (4, Self::Four), (8, Self::Eight)]
             .into_iter()
@@ -122,6 +123,7 @@ impl Few {
     /// number is `self`.
     #[inline(always)]
     fn columns<T: Copy>(self, x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
+        /// Calls `put` as above, for `N` lines.
         #[inline(always)]
         fn of<T: Copy, const N: usize>(x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
             let lines: [&[T]; N] = std::array::from_fn(|j| &x[j * step..][..n]);
@@ -143,6 +145,7 @@ impl Few {
     /// apart.
     #[inline(always)]
     fn rows<T: Copy>(self, x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
+        /// Calls `put` as above, for lines of `N` elements.
         #[inline(always)]
         fn of<T: Copy, const N: usize>(x: &[T], step: usize, n: usize, put: impl Fn(usize, usize, T)) {
             for (j, line) in x.chunks(step).take(n).enumerate() {
@@ -188,6 +191,7 @@ fn layout<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> BroadcastLayout {
     broadcast
 }
 
+/// Calls `put` for each element of `y` with the element of `x` that it is paired with.
 #[inline(always)]
 fn put_many<T: Element>(
     broadcast: &BroadcastLayout,
@@ -235,7 +239,9 @@ fn repeat<T: Element>(lines: &BroadcastLayout, [n, times]: [usize; 2], x: &[T], 
     });
 }
 
+/// Repeats each element this many times.
 fn repeat_each<T: Element>(x: &[T], times: usize, y: &mut [T]) {
+    /// Repeats each element `N` times.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)] // a constant count, so that registers are used
     fn each<T: Element, const N: usize>(x: &[T], y: &mut [T]) {

@@ -26,6 +26,7 @@ struct ChosenBoxes {
 }
 
 impl ChosenBoxes {
+    /// Adds a chosen box.
     fn push(&mut self, corners: &Corners) {
         let lane = self.n % LANES;
         if lane == 0 {
@@ -145,16 +146,19 @@ impl<S: Score> Suppression<S> {
     }
 }
 
+/// The larger number; `b` if one is NaN.
 #[inline(always)]
 fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
+/// The smaller number; `b` if one is NaN.
 #[inline(always)]
 fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
+/// The area of a box; negative if only one side is reversed.
 fn area(corners: &Corners) -> f64 {
     (corners[0][1] - corners[0][0]) * (corners[1][1] - corners[1][0])
 }
@@ -163,16 +167,19 @@ fn area(corners: &Corners) -> f64 {
 mod tests {
     use super::{ChosenBoxes, Corners, LANES, List, Score, Suppression, area};
 
+    /// True if the boxes overlap by more than this share of their union.
     fn overlaps(a: &Corners, b: &Corners, share: f64) -> bool {
         let along = |axis: usize| (a[axis][1].min(b[axis][1]) - a[axis][0].max(b[axis][0])).max(0.0);
         let common = along(0) * along(1);
         common > share * (area(a) + area(b) - common)
     }
 
+    /// A number from 0 to 10.08, by a fixed pattern.
     fn number(i: usize) -> f64 {
         ((i * 7919 + 13) % 1009) as f64 / 100.0
     }
 
+    /// Corners of a box by a fixed pattern.
     fn corners(i: usize) -> Corners {
         [0, 1].map(|axis| {
             let start = number(4 * i + axis);
@@ -181,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_hidden_if_one_of_them_overlaps_it() {
+    fn a_box_is_suppressed_if_a_chosen_box_overlaps_it() {
         for share in [0.0, 0.3, 1.0] {
             let mut chosen = ChosenBoxes { blocks: List::with_capacity(1), n: 0 };
             let mut listed: Vec<Corners> = Vec::new();
@@ -200,6 +207,7 @@ mod tests {
 
     #[test]
     fn the_best_boxes_are_chosen_first() {
+        /// The chosen boxes for these scores.
         fn chosen<S: Score>(scores: &[S], least: S, most: usize) -> Vec<usize> {
             let mut found = Vec::new();
             Suppression { most, share: 0.3, least }

@@ -179,12 +179,13 @@ pub fn root<T: Float>(a: &mut [T], n: usize) {
 mod tests {
     use super::{decompose, root, solve};
 
+    /// A matrix by a fixed pattern.
     fn matrix(n: usize) -> Vec<f64> {
         (0..n * n).map(|i| ((i * i * i * 37 + i / n * 11) % 101) as f64 / 50.0 - 1.0).collect()
     }
 
     #[test]
-    fn solutions_solve() {
+    fn solutions_satisfy_their_systems() {
         for n in [0, 1, 2, 5, 31, 32, 33, 70] {
             let a = matrix(n);
             let (mut lu, mut order) = (a.clone(), (0..n).collect::<Vec<_>>());

@@ -285,6 +285,7 @@ unsafe fn load<T: Float>(
     }
 }
 
+/// Updates `L` parameters and their states.
 #[inline(always)]
 unsafe fn block<T: Float, const S: usize, const L: usize, const WRITES: bool>(
     g: *const T,

@@ -186,6 +186,7 @@ mod tests {
     use super::testing::{Tensor, check_gradient};
     use super::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }

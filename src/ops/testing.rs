@@ -48,6 +48,7 @@ enum Bytes {
 }
 
 impl Bytes {
+    /// The address of the elements.
     fn ptr(&mut self) -> *mut u8 {
         match self {
             Self::Real(v) => v.as_mut_ptr().cast(),
@@ -165,6 +166,7 @@ impl Builder for Eager {
     }
 }
 
+/// The gradients of an operation by its backward kernel, with arrays that it must not read made wild.
 fn gradient(
     op: &Op,
     x: &[Tensor],

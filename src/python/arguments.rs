@@ -7,6 +7,7 @@ use pyo3::types::{PyDict, PyFloat, PyList, PyString, PyTuple};
 
 use super::classes::{NdArray, Variable};
 use crate::Error;
+use crate::environment;
 use crate::ops::contract::spec::integer;
 
 /// A TypeError that says what was expected and shows the object that was given.
@@ -106,10 +107,16 @@ pub(super) fn length(v: &Bound<'_, PyAny>) -> Option<usize> {
     v.extract().ok().or_else(|| whole_float(v).and_then(|i| usize::try_from(i).ok()))
 }
 
-/// Reads a number of bytes, or None for no limit.
+/// Reads a number of bytes, as an integer or as text such as `"64M"`, or None for no limit.
 pub(super) fn bytes(v: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
-    let refuse = |_| refused("a number of bytes of zero or more, or None", v);
-    if v.is_none() { Ok(None) } else { v.extract().map(Some).map_err(refuse) }
+    if v.is_none() {
+        return Ok(None);
+    }
+    let text = || v.extract::<String>().ok().and_then(|text| environment::bytes(&text));
+    let found = v.extract().ok().or_else(text);
+    found
+        .map(Some)
+        .ok_or_else(|| refused("a number of bytes of zero or more, as 67108864 or '64M', or None", v))
 }
 
 /// Reads a string.

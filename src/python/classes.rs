@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::Error;
 use crate::array::{Shape, Storage};
-use crate::graph;
+use crate::graph::{self, settings};
 
 /// A variable in a computation graph: values, their gradient, and the function that computes them.
 ///
@@ -50,6 +51,8 @@ pub(super) struct NdArray {
 /// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
 pub(super) enum ArrayCell {
     Made(graph::NdArray),
+    /// The values of an output that no run had computed when the object was made.
+    Output(graph::NdArray),
     Late(OnceLock<graph::NdArray>),
 }
 
@@ -59,7 +62,7 @@ impl Deref for ArrayCell {
     /// The array. If `NdArray.__init__` was not called, an array without values, whose reading fails.
     fn deref(&self) -> &graph::NdArray {
         match self {
-            Self::Made(array) => array,
+            Self::Made(array) | Self::Output(array) => array,
             Self::Late(array) => array.get_or_init(|| {
                 let array = graph::NdArray { shape: Shape::default(), storage: Storage::new(1) };
                 let _ = array.storage.clear(true); // An array that is no part of another can be cleared.
@@ -78,6 +81,25 @@ impl From<graph::NdArray> for NdArray {
 impl NdArray {
     pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
         Bound::new(py, Self::from(array))
+    }
+
+    /// The values of an output that no run has computed yet. Reading them fails until they are written.
+    pub(super) fn of_output(array: graph::NdArray) -> Self {
+        Self { array: ArrayCell::Output(array) }
+    }
+
+    /// Checks that the elements may be read.
+    pub(super) fn check_computed(&self, op: &str) -> crate::Result<()> {
+        match &self.array {
+            ArrayCell::Output(array) if array.storage.is_unwritten() && !settings::is_nnabla() => {
+                Err(Error::NotComputed(format!(
+                    "{op}: expected computed values, got the array of shape {} of an output that was not computed; \
+                     call forward(), or build under nn.auto_forward()",
+                    array.shape
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::Error;
 const INTERNAL: &str = "InternalError";
 
 /// Name, base classes and docstring of each exception class. Base classes come before classes derived from them.
-const CLASSES: [(&str, &[&str], &str); 17] = [
+const CLASSES: [(&str, &[&str], &str); 18] = [
     ("Error", &["Exception"], "Base class of all errors of this library."),
     ("ShapeError", &["Error", "ValueError", "RuntimeError"], "Shapes that do not fit."),
     ("DTypeError", &["Error", "TypeError", "RuntimeError"], "A type of element that does not fit."),
@@ -23,6 +23,7 @@ const CLASSES: [(&str, &[&str], &str); 17] = [
     ("IndexRangeError", &["Error", "IndexError", "RuntimeError"], "An index outside of its array."),
     ("GraphError", &["Error", "RuntimeError"], "What the graph does not allow."),
     ("ClearedError", &["GraphError"], "A value that was cleared."),
+    ("NotComputedError", &["GraphError"], "An output that no run of its function has computed yet."),
     (
         "GraphFreedError",
         &["GraphError"],
@@ -125,6 +126,7 @@ impl From<Error> for PyErr {
             Error::Index(_) => "IndexRangeError",
             Error::Graph(_) => "GraphError",
             Error::Cleared(_) => "ClearedError",
+            Error::NotComputed(_) => "NotComputedError",
             Error::Freed(_) => "GraphFreedError",
             Error::Modified(_) => "ModifiedError",
             Error::Recompute(_) => "RecomputeError",

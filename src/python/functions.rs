@@ -11,11 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
-use super::arguments::{shown, whole};
+use super::arguments::{items, shown, whole};
 use super::classes::Variable;
-use super::operands::{Inputs, connected, into_arrays, operand, run};
+use super::operands::{ArrayOrNumber, Inputs, connected, into_arrays, operand, run};
 use super::values::{lone_number, value, wrong};
-use crate::ops::{self, Entry, Kind, Op, Spec, Value};
+use crate::ops::{self, Arg, Entry, Kind, Op, Spec, Value};
 use crate::{Error, graph};
 
 /// A registry entry as Python calls it.
@@ -121,21 +121,25 @@ fn apply<'py>(
     }
     let fail = |what: String| PyErr::from(Error::Type(format!("{}: {what}", spec.name)));
     let n_fixed = if row.has_list { row.n_inputs - 1 } else { row.n_inputs };
+    let list = args.get(n_fixed).filter(|_| row.has_list).map_or(Ok(None), list_of_inputs)?;
     let mut fixed: SmallVec<[Option<&Bound<'py, PyAny>>; 4]> = SmallVec::from_elem(None, n_fixed);
     let mut listed: SmallVec<[&Bound<'py, PyAny>; 4]> = SmallVec::new();
     let mut given: SmallVec<[Option<&Bound<'py, PyAny>>; 4]> = SmallVec::from_elem(None, spec.args.len());
     let mut outputs = None;
+    let first = n_fixed + usize::from(list.is_some());
     for (i, arg) in args.iter().enumerate() {
         if i < n_fixed {
             fixed[i] = Some(arg);
-        } else if row.has_list {
+        } else if let (Some(all), true) = (&list, i == n_fixed) {
+            listed.extend(all);
+        } else if row.has_list && list.is_none() {
             listed.push(arg);
-        } else if i - n_fixed < given.len() {
-            given[i - n_fixed] = Some(arg);
-        } else if let Some(key) = COMMON.get(i - n_fixed - given.len()) {
+        } else if i - first < given.len() {
+            given[i - first] = Some(arg);
+        } else if let Some(key) = COMMON.get(i - first - given.len()) {
             outputs = common(spec.name, key, arg)?.or(outputs);
         } else {
-            let most = n_fixed + spec.args.len();
+            let most = first + spec.args.len();
             return Err(fail(format!("expected at most {most} arguments, got {}", args.len())));
         }
     }
@@ -197,11 +201,44 @@ fn apply<'py>(
                     }
                 });
             }
+            repeat_along_axes(spec, &mut values, &inputs);
             row.entry.bind(&values, if all { u64::MAX } else { present })?
         }
     };
     let into = outputs.map_or(Ok(Vec::new()), into_arrays)?;
     run(py, op, &inputs, &into)
+}
+
+/// Returns the inputs if they are given as one list or tuple instead of one by one.
+fn list_of_inputs<'py>(arg: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    let is_list = arg.is_instance_of::<PyList>() || arg.is_instance_of::<PyTuple>();
+    if is_list { items(arg, Ok).map(Some) } else { Ok(None) }
+}
+
+/// Repeats an integer along the spatial axes if it is given for an argument with one number for each of them.
+fn repeat_along_axes(spec: &Spec, values: &mut [Value], inputs: &Inputs<'_, '_>) {
+    const EACH: [&str; 5] = ["kernel", "pad", "stride", "dilation", "output_padding"];
+    let is_single = |(arg, value): (&Arg, &Value)| {
+        matches!(value, Value::Int(_)) && EACH.contains(&arg.name) && arg.py_type.contains("Sequence[int]")
+    };
+    if !spec.args.iter().zip(&*values).any(is_single) {
+        return;
+    }
+    let of = |name: &str| spec.args.iter().position(|arg| arg.name == name).map(|i| &values[i]);
+    let ndim = inputs.first().map_or(0, ArrayOrNumber::ndim) as i64;
+    let n = match (of("kernel"), of("base_axis")) {
+        (Some(Value::Ints(kernel)), _) => kernel.len() as i64,
+        (_, Some(Value::Int(base))) => ndim - if *base < 0 { base + ndim } else { *base } - 1,
+        _ => ndim - 2,
+    };
+    if n <= 0 {
+        return;
+    }
+    for (arg, value) in spec.args.iter().zip(values) {
+        if let (true, Value::Int(one)) = (is_single((arg, value)), &*value) {
+            *value = Value::Ints(vec![*one; n as usize]);
+        }
+    }
 }
 
 /// Returns `; did you mean 'axis'?` if `name` is close to one of the known names, else an empty string.

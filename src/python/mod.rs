@@ -24,6 +24,7 @@ mod protocols;
 mod runs;
 mod safetensors;
 mod scopes;
+mod shapes;
 mod solver;
 mod together;
 mod user;

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::arguments::{MOST, flag, items, length, number, object, shown, whole};
+use super::arguments::{flag, number, object, shown, whole};
 use super::classes::{ArrayCell, NdArray};
 use super::operands::current_compute;
 use super::protocols::Elements;
 use super::scopes;
+use super::shapes::{lengths, shape_from};
 use super::{functions, numpy, operators};
-use crate::array::{Access, DType, Shape, Storage};
+use crate::array::{Access, DType, Storage};
 use crate::graph::settings;
 use crate::{Error, graph};
 
@@ -25,25 +26,10 @@ fn of_arguments(shape: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -
         .into());
     }
     let shape = match shape.len() {
-        1 => shape_from(&shape.get_item(0)?)?,
-        _ => shape_from(shape.as_any())?,
+        1 => lengths("NdArray", &shape.get_item(0)?)?,
+        _ => lengths("NdArray", shape.as_any())?,
     };
     Ok(graph::NdArray::new(shape)?)
-}
-
-/// Reads a shape from integers or from one sequence of them.
-pub(super) fn shape_from(object: &Bound<'_, PyAny>) -> PyResult<Shape> {
-    if let Some(one) = length(object) {
-        return Ok([one].into());
-    }
-    let refuse = || {
-        PyErr::from(Error::Value(format!(
-            "shape: expected whole lengths of zero or more, {MOST} at most, got {}",
-            shown(object)
-        )))
-    };
-    let dims = items(object, |d| length(&d).ok_or_else(refuse));
-    Ok(dims.map_err(|_| refuse())?.into())
 }
 
 #[pymethods]
@@ -173,6 +159,9 @@ impl NdArray {
         #[pyo3(from_py_with = flag)] write_only: bool,
     ) -> PyResult<usize> {
         let _ = ctx;
+        if !write_only {
+            self.check_computed("data_ptr")?;
+        }
         let access = if write_only { Access::Write } else { Access::ReadWrite };
         let address = self.array.storage.access(numpy::dtype_from(py, dtype)?, access)? as usize;
         self.array.storage.set_addressed();
@@ -192,6 +181,7 @@ impl NdArray {
         ctx: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let dtype = numpy::dtype_from(py, dtype)?;
+        self.check_computed("cast")?;
         if ctx.is_some() {
             self.array.storage.access(dtype, Access::ReadWrite)?;
             return Ok(None);
@@ -220,6 +210,9 @@ impl NdArray {
             "w" => Access::Write,
             other => return Err(Error::argument("get_data", "mode", "r, rw or w", other).into()),
         };
+        if access != Access::Write {
+            self.check_computed("get_data")?;
+        }
         let dtype = match dtype {
             Some(dtype) => numpy::dtype_from(py, dtype)?,
             None => self.array.storage.dtype().unwrap_or(DType::F32),
@@ -257,6 +250,7 @@ impl NdArray {
         #[pyo3(from_py_with = object)] arr: Bound<'py, Self>,
         #[pyo3(from_py_with = flag)] use_current_context: bool,
     ) -> PyResult<Bound<'py, Self>> {
+        arr.get().check_computed("copy_from")?;
         let own = &slf.get().array;
         if own.shape != arr.get().array.shape {
             return Err(

@@ -13,6 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt};
 
 use super::arguments::refused;
+use super::classes::Variable;
 use crate::Error;
 use crate::array::{Access, Buffer, DType, RunGuard, Shape, Storage};
 use crate::graph::{self, NdArray};
@@ -162,7 +163,8 @@ pub(super) fn scalar(value: &Bound<'_, PyAny>) -> Option<f64> {
     if let Ok(v) = value.cast::<PyFloat>() {
         return Some(v.value());
     }
-    if value.is_instance_of::<PyBool>() || value.is_instance_of::<PyUntypedArray>() {
+    let is_array = value.is_instance_of::<PyUntypedArray>() || value.is_instance_of::<Variable>();
+    if is_array || value.is_instance_of::<PyBool>() {
         return None;
     }
     if let Ok(v) = value.cast::<PyInt>() {

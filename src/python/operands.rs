@@ -18,6 +18,16 @@ pub(super) enum ArrayOrNumber<'a, 'py> {
     Array(&'a Bound<'py, NdArray>),
 }
 
+impl ArrayOrNumber<'_, '_> {
+    /// The number of axes.
+    pub(super) fn ndim(&self) -> usize {
+        match self {
+            Self::Variable(v) => v.get().variable.shape().ndim(),
+            Self::Array(a) => a.get().array.shape.ndim(),
+        }
+    }
+}
+
 /// Reads one input, named `name` in messages about `op`.
 pub(super) fn operand<'a, 'py>(
     op: &str,
@@ -28,6 +38,7 @@ pub(super) fn operand<'a, 'py>(
         return Ok(ArrayOrNumber::Variable(v));
     }
     if let Ok(a) = x.cast::<NdArray>() {
+        a.get().check_computed(op)?;
         return Ok(ArrayOrNumber::Array(a));
     }
     let got = x.get_type().name()?.to_string();
@@ -66,13 +77,16 @@ pub(super) fn run<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     scopes::follow(py);
     if inputs.iter().any(|x| matches!(x, ArrayOrNumber::Array(_))) {
-        let x: SmallVec<[graph::NdArray; 4]> = inputs
+        let x = inputs
             .iter()
             .map(|x| match x {
-                ArrayOrNumber::Variable(v) => v.get().variable.data(),
-                ArrayOrNumber::Array(a) => a.get().array.clone(),
+                ArrayOrNumber::Variable(v) => {
+                    v.get().variable.check_computed(op.name())?;
+                    Ok(v.get().variable.data())
+                }
+                ArrayOrNumber::Array(a) => Ok(a.get().array.clone()),
             })
-            .collect();
+            .collect::<crate::Result<SmallVec<[graph::NdArray; 4]>>>()?;
         let compute = current_compute();
         let work: usize = x.iter().map(|x| x.shape.size()).sum();
         let y = if work > 1 << 14 && op.on_arrays().is_none() {

@@ -2,12 +2,14 @@
 
 use std::sync::OnceLock;
 
+use ::numpy::PyUntypedArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 
 use super::classes::{NdArray, Variable};
 use super::functions::{Row, rows};
+use super::numpy;
 use super::operands::{Inputs, operand, run};
 use crate::graph;
 use crate::ops::Value;
@@ -97,6 +99,25 @@ fn with_array<'py>(
     run(a.py(), op, &inputs, into)
 }
 
+/// Copies a NumPy array beside an operator into an operand of the kind of `x`, to which no gradients flow. None if `o`
+/// is not a NumPy array.
+pub(super) fn constant<'py>(
+    x: &Bound<'py, PyAny>,
+    o: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !o.is_instance_of::<PyUntypedArray>() {
+        return Ok(None);
+    }
+    let values = numpy::new_array(&numpy::as_numpy(o)?)?;
+    if x.is_instance_of::<NdArray>() {
+        return Ok(Some(NdArray::wrap(x.py(), values)?.into_any()));
+    }
+    let variable = graph::Variable::new(values.shape.clone())?;
+    variable.set_data(&values)?;
+    variable.set_need_grad(false);
+    Ok(Some(Variable::wrap(x.py(), variable)?.into_any()))
+}
+
 fn is_operand(o: &Bound<'_, PyAny>) -> bool {
     o.is_instance_of::<Variable>() || o.is_instance_of::<NdArray>()
 }
@@ -114,8 +135,11 @@ pub(super) fn operator<'py>(
     if is_operand(o) {
         return with_array(x, o, which.row(ARRAYS)?, &[]);
     }
-    match number(o) {
-        Some(v) => with_number(x, which.row(RIGHT)?, (which.of_right)(v), &[]),
+    if let Some(v) = number(o) {
+        return with_number(x, which.row(RIGHT)?, (which.of_right)(v), &[]);
+    }
+    match constant(x, o)? {
+        Some(o) => with_array(x, &o, which.row(ARRAYS)?, &[]),
         None => Ok(not_implemented(x.py())),
     }
 }
@@ -126,8 +150,11 @@ pub(super) fn reflected<'py>(
     o: &Bound<'py, PyAny>,
     which: &Operator,
 ) -> PyResult<Bound<'py, PyAny>> {
-    match number(o) {
-        Some(v) => with_number(x, which.row(LEFT)?, v, &[]),
+    if let Some(v) = number(o) {
+        return with_number(x, which.row(LEFT)?, v, &[]);
+    }
+    match constant(x, o)? {
+        Some(o) => with_array(&o, x, which.row(ARRAYS)?, &[]),
         None => Ok(not_implemented(x.py())),
     }
 }
@@ -157,12 +184,14 @@ pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: &Ope
     if is_operand(o) {
         return with_array(x.as_any(), o, which.row(ARRAYS)?, &into).map(drop);
     }
-    match number(o) {
-        Some(v) => with_number(x.as_any(), which.row(RIGHT)?, (which.of_right)(v), &into).map(drop),
+    if let Some(v) = number(o) {
+        return with_number(x.as_any(), which.row(RIGHT)?, (which.of_right)(v), &into).map(drop);
+    }
+    match constant(x.as_any(), o)? {
+        Some(o) => with_array(x.as_any(), &o, which.row(ARRAYS)?, &into).map(drop),
         None => {
             let got = o.get_type().name()?;
-            Err(Error::Type(format!("operator: expected a number, a Variable or an NdArray, got {got}"))
-                .into())
+            Err(Error::Type(format!("operator: expected a number, a Variable or an array, got {got}")).into())
         }
     }
 }

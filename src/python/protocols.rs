@@ -3,9 +3,9 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arguments::whole;
+use super::arguments::{flag, whole};
 use super::classes::{NdArray, Variable};
-use super::{numpy, operators};
+use super::{functions, numpy, operators};
 use crate::graph::settings;
 use crate::{Error, graph};
 
@@ -19,6 +19,9 @@ pub(super) trait Elements {
         let _ = py;
         error
     }
+
+    /// Checks that the elements may be read. An output has elements once a run has computed it.
+    fn check_computed(&self, op: &str) -> crate::Result<()>;
 
     /// Restores elements that a memory budget evicted. Returns true if there were any.
     fn bring_back(&self) -> crate::Result<bool> {
@@ -35,11 +38,6 @@ pub(super) trait Elements {
         self.reading(py, |array| numpy::read_view(py, array))
     }
 
-    /// False if it is an output that no run has computed yet.
-    fn is_computed(&self) -> bool {
-        true
-    }
-
     /// True if the only element is not zero.
     fn truth(&self, py: Python<'_>) -> PyResult<bool> {
         let shape = self.array().shape;
@@ -47,10 +45,7 @@ pub(super) trait Elements {
             let expected = "one element (compare, or ask whether it `is not None`)";
             return Err(Error::shape("bool", expected, [&shape]).into());
         }
-        if !self.is_computed() {
-            let text = "bool: expected a value, got a variable that no forward() has computed yet";
-            return Err(Error::Graph(text.into()).into());
-        }
+        self.check_computed("bool")?;
         self.values(py)?.call_method0("item")?.is_truthy()
     }
 
@@ -60,6 +55,7 @@ pub(super) trait Elements {
         py: Python<'py>,
         read: impl Fn(&graph::NdArray) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.check_computed("array")?;
         let array = self.array();
         match read(&array) {
             Err(_) if array.storage.is_cleared() && self.bring_back()? => read(&array),
@@ -71,6 +67,10 @@ pub(super) trait Elements {
 impl Elements for NdArray {
     fn array(&self) -> graph::NdArray {
         self.array.clone()
+    }
+
+    fn check_computed(&self, op: &str) -> crate::Result<()> {
+        Self::check_computed(self, op)
     }
 }
 
@@ -87,8 +87,8 @@ impl Elements for Variable {
         self.variable.bring_back()
     }
 
-    fn is_computed(&self) -> bool {
-        self.variable.is_computed()
+    fn check_computed(&self, op: &str) -> crate::Result<()> {
+        self.variable.check_computed(op)
     }
 }
 
@@ -160,6 +160,94 @@ macro_rules! protocols {
                     return Err(Error::shape("item", "an array of one element", [&shape.into()]).into());
                 }
                 values.call_method0("item")
+            }
+
+            /// The elements as a NumPy array that shares them.
+            fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.live(py)
+            }
+
+            /// The values in another type: an output to which gradients flow for floating-point types.
+            ///
+            /// Args:
+            ///     dtype: A type as NumPy names it.
+            ///
+            /// Raises:
+            ///     CallError: If the type has no gradient and this is a function's output or needs a gradient.
+            fn astype<'py>(
+                slf: &Bound<'py, Self>,
+                dtype: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                let dtype = numpy::descriptor(slf.py(), numpy::dtype_from(slf.py(), dtype)?)?;
+                slf.py().import("kinnor._python_functions.graph")?.call_method1("astype", (slf, dtype))
+            }
+
+            /// Sum over axes, as `functions.sum`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn sum<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "sum", (slf, axis, keepdims), None)
+            }
+
+            /// Mean over axes, as `functions.mean`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn mean<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "mean", (slf, axis, keepdims), None)
+            }
+
+            /// Maximum over axes, as `functions.max`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn max<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "max", (slf, axis, keepdims), None)
+            }
+
+            /// Minimum over axes, as `functions.min`.
+            ///
+            /// Args:
+            ///     axis: Axis or axes; all by default.
+            ///     keepdims: Keep the axes with length 1.
+            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            fn min<'py>(
+                slf: &Bound<'py, Self>,
+                axis: Option<&Bound<'py, PyAny>>,
+                #[pyo3(from_py_with = flag)] keepdims: bool,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                functions::call(slf.py(), "min", (slf, axis, keepdims), None)
+            }
+
+            /// The axes in reverse order.
+            #[getter(T)]
+            fn transposed<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                let axes: Vec<usize> = (0..slf.get().array().shape.ndim()).rev().collect();
+                functions::call(slf.py(), "transpose", (slf, axes), None)
+            }
+
+            fn __len__(&self) -> PyResult<usize> {
+                let none = || PyErr::from(Error::Type("len: expected an array with axes, got a scalar".into()));
+                self.array().shape.first().copied().ok_or_else(none)
             }
 
             fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
@@ -240,7 +328,21 @@ macro_rules! protocols {
                 operators::reflected(slf.as_any(), o, &operators::POW)
             }
             fn __matmul__<'py>(slf: &Bound<'py, Self>, o: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+                let constant = operators::constant(slf.as_any(), o)?;
+                let o = constant.as_ref().unwrap_or(o);
                 slf.py().import("kinnor._python_functions.matmul")?.call_method1("matmul", (slf, o))
+            }
+            fn __rmatmul__<'py>(
+                slf: &Bound<'py, Self>,
+                o: &Bound<'py, PyAny>,
+            ) -> PyResult<Bound<'py, PyAny>> {
+                match operators::constant(slf.as_any(), o)? {
+                    Some(o) => {
+                        let module = slf.py().import("kinnor._python_functions.matmul")?;
+                        module.call_method1("matmul", (o, slf))
+                    }
+                    None => Ok(slf.py().NotImplemented().into_bound(slf.py())),
+                }
             }
         }
     };

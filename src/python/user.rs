@@ -7,15 +7,40 @@ use pyo3::types::{PyDict, PyTuple};
 
 use super::arguments::{count, flag, some_flag, whole};
 use super::classes::NdArray;
-use super::ndarray::shape_from;
 use super::numpy;
 use super::operands::{into_arrays, run_user};
+use super::shapes::shape_from;
 use super::user_operation::UserOp;
 use crate::array::Storage;
 use crate::ops::{Array, Op};
 use crate::{Error, graph};
 
 /// Base class of operations written in Python. Override its methods, then call an object of it as a function.
+///
+/// Examples:
+///     >>> import kinnor as nn, kinnor.functions as F
+///     >>> class Double(F.PythonFunction):
+///     ...     def min_outputs(self):
+///     ...         return 1
+///     ...     def setup_impl(self, inputs, outputs):
+///     ...         (x,), (y,) = inputs, outputs
+///     ...         y.reset_shape(x.shape, True)
+///     ...     def forward_impl(self, inputs, outputs):
+///     ...         (x,), (y,) = inputs, outputs
+///     ...         y.d = 2 * x.d
+///     ...     def backward_impl(self, inputs, outputs, propagate_down, accum):
+///     ...         (x,), (y,), (is_added,) = inputs, outputs, accum
+///     ...         x.g = x.g + 2 * y.g if is_added else 2 * y.g
+///     ...     def grad_depends_input_data(self, i, j):
+///     ...         return False
+///     ...     def grad_depends_output_data(self, i, o):
+///     ...         return False
+///     >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+///     >>> y = Double()(x)
+///     >>> y.forward()
+///     >>> y.backward()
+///     >>> y.d.tolist(), x.g.tolist()
+///     ([2.0, 4.0], [2.0, 2.0])
 #[pyclass(subclass, weakref, dict, module = "kinnor", name = "PythonFunction")]
 pub(super) struct PythonFunction {
     /// The context in which it computes.

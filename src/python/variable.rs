@@ -9,10 +9,11 @@ use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, number, some_flag, some_text};
 use super::classes::{NdArray, Variable, collected};
-use super::ndarray::{preview, shape_from};
+use super::ndarray::preview;
 use super::protocols::Elements;
+use super::shapes::{lengths, noted, reshape_arguments, shape_from};
 use super::{autodiff, functions, numpy, scopes};
-use crate::array::{Access, Shape};
+use crate::array::{Access, DType, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
 
@@ -49,7 +50,7 @@ impl VariableArguments {
         }
         let [shape, need_grad, info] = found.map(|one| one.filter(|one| !one.is_none()));
         Ok(Self {
-            shape: shape.as_ref().map_or(Ok(Shape::default()), shape_from)?,
+            shape: shape.as_ref().map_or(Ok(Shape::default()), |shape| lengths("Variable", shape))?,
             need_grad: need_grad
                 .as_ref()
                 .map_or(Ok(None), some_flag)
@@ -57,13 +58,6 @@ impl VariableArguments {
             info: info.map(Bound::unbind),
         })
     }
-}
-
-/// Adds a note with the name of the argument to an error, as pyo3 does for other arguments.
-fn noted(py: Python<'_>, error: PyErr, argument: &str) -> PyErr {
-    // Python before 3.11 has no notes.
-    let _ = error.value(py).call_method1("add_note", (format!("while processing '{argument}'"),));
-    error
 }
 
 /// True if a class derived from `Variable` overrides a method.
@@ -228,20 +222,26 @@ impl Variable {
     /// The same elements in another shape.
     ///
     /// Args:
-    ///     shape: The new shape. One length may be -1 unless `unlink` is set.
+    ///     shape: The new shape, as one tuple or as several integers. One length may be -1 unless `unlink` is set.
     ///     unlink: Return a variable without parent that shares data and gradient, instead of an output of a function.
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs.
-    #[pyo3(signature = (shape, unlink = false))]
+    ///
+    /// Example:
+    ///     >>> import kinnor as nn
+    ///     >>> nn.Variable((2, 3)).reshape(3, 2).shape
+    ///     (3, 2)
+    #[pyo3(signature = (*shape, **named), text_signature = "($self, *shape, unlink=False)")]
     fn reshape<'py>(
         slf: &Bound<'py, Self>,
-        shape: &Bound<'py, PyAny>,
-        #[pyo3(from_py_with = flag)] unlink: bool,
+        shape: &Bound<'py, PyTuple>,
+        named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let (shape, unlink) = reshape_arguments(shape, named)?;
         if unlink {
-            let copy = slf.get().variable.reshaped_unlinked(shape_from(shape)?)?;
+            let copy = slf.get().variable.reshaped_unlinked(shape_from(&shape)?)?;
             return Ok(Self::wrap(py, copy)?.into_any());
         }
         functions::call(py, "reshape", (slf, shape), None)
@@ -319,7 +319,10 @@ impl Variable {
         if array.storage.is_cleared() {
             self.variable.bring_back()?;
         }
-        Ok(array.into())
+        match array.storage.is_unwritten() && !self.variable.is_computed() {
+            true => Ok(NdArray::of_output(array)),
+            false => Ok(array.into()),
+        }
     }
 
     #[setter]
@@ -343,7 +346,22 @@ impl Variable {
         set_array(value, |array| self.variable.set_grad(array), || self.variable.grad())
     }
 
+    /// Type of the values as NumPy names it: `float32` for a variable that was not written to.
+    ///
+    /// Raises:
+    ///     NotComputedError: If it is a function's output that no run has computed.
+    #[getter]
+    fn dtype<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.variable.check_computed("dtype")?;
+        let dtype = self.variable.data().storage.dtype().unwrap_or(DType::F32);
+        Ok(numpy::descriptor(py, dtype)?.into_any())
+    }
+
     /// Its values as a NumPy array that shares them. Assigning an array copies it, assigning a number fills the values.
+    ///
+    /// Raises:
+    ///     NotComputedError: If it is a function's output that no run has computed: call `forward()`, or build the
+    ///         graph under `auto_forward()`.
     #[getter]
     fn d<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.live(py)
@@ -457,9 +475,13 @@ impl Variable {
         match dtype {
             _ if data.storage.is_cleared() => text += ", cleared",
             Some(dtype) => {
+                if v.is_stale() {
+                    text += ", stale: an input changed since";
+                }
                 let view = numpy::view(py, &data, dtype, Access::Read)?;
                 let _ = write!(text, "\n{}", preview(&view)?);
             }
+            None if data.storage.is_unwritten() && !v.is_computed() => text += ", not computed",
             None => {}
         }
         Ok(text + ">")

@@ -22,6 +22,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Kingma and Ba, Adam: a method for stochastic optimization, 2015.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Adam(alpha=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.9, 2.1])
+    /// ```
     Adam = Adam(; alpha: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8)
 }
 
@@ -54,6 +66,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.AdamW(alpha=0.1, wd=0.01)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.89, 2.08])
+    /// ```
     AdamW = AdamW(; alpha: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8, wd: f64 = 1e-4)
 }
 
@@ -92,6 +116,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Zhuang et al., AdaBelief optimizer: adapting stepsizes by the belief in observed gradients, 2020.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.AdaBelief(alpha=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.889, 2.111])
+    /// ```
     AdaBelief = AdaBelief(;
         alpha: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8, wd: f64 = 0.0,
         amsgrad: bool = false, weight_decouple: bool = false, fixed_decay: bool = false, rectify: bool = false,
@@ -164,6 +200,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Luo et al., Adaptive gradient methods with dynamic bound of learning rate, 2019.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.AdaBound(alpha=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.9, 2.1])
+    /// ```
     AdaBound = AdaBound(;
         alpha: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8, final_lr: f64 = 0.1,
         gamma: f64 = 0.001,
@@ -198,6 +246,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Kingma and Ba, Adam: a method for stochastic optimization, 2015.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Adamax(alpha=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.9, 2.1])
+    /// ```
     Adamax = Adamax(; alpha: f64 = 2e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8)
 }
 
@@ -228,6 +288,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Reddi, Kale and Kumar, On the convergence of Adam and beyond, 2018.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.AMSGRAD(alpha=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.684, 2.316])
+    /// ```
     AMSGRAD = AMSGRAD(;
         alpha: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8, bias_correction: bool = false,
     )
@@ -263,6 +335,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Luo et al., Adaptive gradient methods with dynamic bound of learning rate, 2019.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.AMSBound(alpha=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.684, 2.316])
+    /// ```
     AMSBound = AMSBound(;
         alpha: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, eps: f64 = 1e-8, final_lr: f64 = 0.1,
         gamma: f64 = 0.001, bias_correction: bool = false,
@@ -305,6 +389,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     You et al., Large batch optimization for deep learning: training BERT in 76 minutes, 2020.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Lamb(eta=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.842, 2.158])
+    /// ```
     Lamb = Lamb(;
         eta: f64 = 1e-3, beta1: f64 = 0.9, beta2: f64 = 0.999, gamma_l: f64 = 0.0, gamma_u: f64 = 10.0,
         eps: f64 = 1e-6, bias_correction: bool = false,

@@ -16,6 +16,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Zeiler, ADADELTA: an adaptive learning rate method, 2012.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Adadelta(eps=0.01)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.667, 2.408])
+    /// ```
     Adadelta = Adadelta(; lr: f64 = 1.0, decay: f64 = 0.95, eps: f64 = 1e-6)
 }
 
@@ -42,6 +54,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, 2011.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Adagrad(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.9, 2.1])
+    /// ```
     Adagrad = Adagrad(; lr: f64 = 1e-2, eps: f64 = 1e-8)
 }
 
@@ -68,6 +92,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Hinton, Neural networks for machine learning, lecture 6a, 2012.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.RMSprop(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.684, 2.316])
+    /// ```
     RMSprop = RMSprop(; lr: f64 = 1e-3, decay: f64 = 0.9, eps: f64 = 1e-8)
 }
 
@@ -95,6 +131,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Graves, Generating sequences with recurrent neural networks, 2013.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.RMSpropGraves(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.543, 2.458])
+    /// ```
     RMSpropGraves = RMSpropGraves(; lr: f64 = 1e-4, decay: f64 = 0.95, momentum: f64 = 0.9, eps: f64 = 1e-4)
 }
 

@@ -149,6 +149,7 @@ fn add_scaled(w: Cells, g: Cells, rate: f64) {
     computing!(g, T => update::map::<T>(w, g, |w, g| g + rate as T * w));
 }
 
+/// Multiplies a gradient by a number.
 fn scale_all(g: Cells, scale: f64) {
     computing!(g, T => update::map::<T>(g, g, |g, _| g * scale as T));
 }

@@ -110,7 +110,7 @@ impl<'a> StateMemory<'a> {
     }
 }
 
-/// A [`Rule`] as [`Solver`] sees it.
+/// The methods of a [`Rule`] that [`Solver`] calls, without its type parameters.
 trait Stepper: Send + Sync {
     fn spec(&self) -> &'static Spec;
     fn values(&self) -> Vec<Value>;
@@ -170,6 +170,7 @@ pub struct SolverEntry {
 }
 
 impl SolverEntry {
+    /// The entry of a rule.
     const fn of<R: Rule<S>, const S: usize>() -> Self {
         Self { spec: const { &R::SPEC }, make: |values| Ok(Box::new(BoundRule(R::bind(values)?))) }
     }

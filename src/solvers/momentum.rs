@@ -11,6 +11,18 @@ op! {
     ///     lr: Learning rate.
     /// Returns:
     ///     The solver.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Sgd(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.95, 2.1 ])
+    /// ```
     Sgd = Sgd(; lr: f64 = 1e-3)
 }
 
@@ -32,6 +44,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Qian, On the momentum term in gradient descent learning algorithms, 1999.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Momentum(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.95, 2.1 ])
+    /// ```
     Momentum = Momentum(; lr: f64 = 1e-3, momentum: f64 = 0.9)
 }
 
@@ -60,6 +84,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Loshchilov and Hutter, Decoupled weight decay regularization, 2019.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.SgdW(lr=0.1, wd=0.01)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.94, 2.08])
+    /// ```
     SgdW = SgdW(; lr: f64 = 1e-3, momentum: f64 = 0.9, wd: f64 = 1e-4)
 }
 
@@ -88,6 +124,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Nesterov, A method for solving the convex programming problem with convergence rate O(1/k^2), 1983.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Nesterov(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.905, 2.19 ])
+    /// ```
     Nesterov = Nesterov(; lr: f64 = 1e-3, momentum: f64 = 0.9)
 }
 
@@ -120,6 +168,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     You et al., Large batch training of convolutional networks, 2017.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Lars(lr=0.1, coefficient=0.5)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.95, 2.1 ])
+    /// ```
     Lars = Lars(; lr: f64 = 1e-3, momentum: f64 = 0.9, coefficient: f64 = 0.001, eps: f64 = 1e-6)
 }
 
@@ -159,6 +219,18 @@ op! {
     ///     The solver.
     /// Source:
     ///     Chen et al., Symbolic discovery of optimization algorithms, 2023.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.solvers as S
+    ///     >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> w.g = [0.5, -1.0]
+    ///     >>> solver = S.Lion(lr=0.1)
+    ///     >>> solver.set_parameters({"w": w})
+    ///     >>> solver.update()
+    ///     >>> w.d.round(3)
+    ///     array([0.9, 2.1])
+    /// ```
     Lion = Lion(; lr: f64 = 1e-4, beta1: f64 = 0.9, beta2: f64 = 0.99)
 }
 

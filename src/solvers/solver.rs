@@ -133,6 +133,7 @@ impl<P: Source> Solver<P> {
         Self { rule, initial_rate, held: Mutex::new(held) }
     }
 
+    /// Locks parameters and states.
     pub(super) fn lock(&self) -> MutexGuard<'_, Held<P>> {
         self.held.lock()
     }
@@ -366,7 +367,7 @@ impl<P: Source> Solver<P> {
             return Err(Error::Graph(format!("{}: {text}", self.op(method))));
         }
         let pairs = held.take_pairs();
-        let with_gradients = || pairs.iter().enumerate().filter(|(_, (_, grad))| !grad.is_zeroing());
+        let with_gradients = || pairs.iter().enumerate().filter(|(_, (_, grad))| has_gradient(grad));
         let mut done = with_gradients().try_for_each(|(at, pair)| {
             let p = &held.parameters[at];
             self.check_parameter(method, p, pair)?;
@@ -391,7 +392,7 @@ impl<P: Source> Solver<P> {
         for at in 0.. {
             match self.lock().parameters.get(at) {
                 None => break,
-                Some(p) if p.source.grad().is_zeroing() => continue,
+                Some(p) if !has_gradient(&p.source.grad()) => continue,
                 Some(_) => {}
             }
             if let Some(pre) = &mut hooks.pre {
@@ -413,6 +414,12 @@ impl<P: Source> Solver<P> {
         }
         Ok(())
     }
+}
+
+/// True if a gradient was written since `zero_grad()`. Reading the gradient writes none, except for
+/// programs of NNabla.
+fn has_gradient(grad: &Storage) -> bool {
+    if settings::is_nnabla() { !grad.is_zeroing() } else { !grad.is_still_zeroed() }
 }
 
 /// The element type if it is a floating-point type, else `f32`.

@@ -140,6 +140,7 @@ fn moments(g: f64, m: &mut f64, v: &mut f64) {
     *v = B2 * *v + (1.0 - B2) * g * g;
 }
 
+/// The Euclidean norm.
 fn norm(x: &[f64; 5]) -> f64 {
     x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }

@@ -73,7 +73,7 @@ fn every_size_and_type_is_updated_alike() {
 }
 
 #[test]
-fn values_that_are_put_in_place_of_others_are_seen() {
+fn replaced_values_are_updated() {
     let p = leaf(&[1.0], &[1.0]);
     let s = solver("Sgd", &[Value::Float(1.0)], &[("w", &p)]);
     let other = Storage::new(1);
@@ -84,7 +84,7 @@ fn values_that_are_put_in_place_of_others_are_seen() {
 }
 
 #[test]
-fn parameters_come_and_go() {
+fn parameters_are_added_replaced_and_removed() {
     let [a, b, c] = [1.0, 2.0, 3.0].map(|w| leaf(&[w], &[1.0]));
     let s = solver("Momentum", &[Value::Float(1.0), Value::Float(0.5)], &[("b", &b), ("a", &a)]);
     s.update(Hooks::none()).expect("runs");
@@ -118,7 +118,7 @@ fn parameters_come_and_go() {
 }
 
 #[test]
-fn states_go_round() {
+fn saved_states_continue_the_same_updates() {
     for entry in SOLVERS {
         let name = entry.spec.name;
         let (a, b) = (leaf(&[1.0, -2.0], &[0.5, 1.0]), leaf(&[1.0, -2.0], &[0.5, 1.0]));
@@ -229,7 +229,7 @@ fn large_parameters_give_the_same_bits_on_any_number_of_threads() {
 }
 
 #[test]
-fn trouble_in_gradients_is_found() {
+fn nan_and_infinite_gradients_are_found() {
     let p = Leaf::new(DType::F32, &[0.0; 40]);
     let s = solver("Sgd", &[], &[("w", &p)]);
     for dtype in [DType::F16, DType::F32, DType::F64] {
@@ -272,7 +272,7 @@ fn hooks_run_around_each_parameter() {
 }
 
 #[test]
-fn what_cannot_be_updated_is_named_and_nothing_changes() {
+fn a_failed_update_names_the_parameter_and_changes_nothing() {
     let (a, b) = (leaf(&[1.0], &[1.0]), leaf(&[2.0], &[1.0]));
     let s = solver("Sgd", &[], &[("a", &a), ("conv/W", &b)]);
     b.grad.clear(true).expect("is its own");
@@ -286,7 +286,7 @@ fn what_cannot_be_updated_is_named_and_nothing_changes() {
 }
 
 #[test]
-fn senseless_arguments_are_refused() {
+fn invalid_arguments_are_refused() {
     let make = |name: &str, values: &[Value]| find(name).expect("is registered").solver::<Leaf>(values);
     for bad in [f64::NAN, f64::INFINITY, -1e-3] {
         assert!(matches!(make("Sgd", &[Value::Float(bad)]), Err(Error::Argument { .. })));

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import DOUBLE, leaf
+from support import DOUBLE, chain, leaf
 from test_random_graphs import QUICK, build, graphs, leaf_value, near
 
 import kinnor as nn
@@ -14,15 +14,13 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 
-def chain(x, w, n=5):
-    """Returns the loss of a chain of `n` layers."""
-    h = x
-    for _ in range(n):
-        h = F.tanh(h * w)
+def chain_loss(x, w, n=5):
+    """Returns the sum of squares after `n` layers of tanh with the weight `w`."""
+    h = chain(x, n, lambda h: F.tanh(h * w))
     return F.sum(h * h)
 
 
-def fresh(xs, build=chain):
+def fresh(xs, build=chain_loss):
     """Returns the gradients of a newly built graph."""
     copies = [nn.Variable.from_numpy_array(x.d, need_grad=True) for x in xs]
     y = build(*copies)
@@ -49,7 +47,7 @@ def test_other_values_and_other_gradients_to_start_from():
 
 def test_returned_gradients_stay_unchanged():
     x, w = leaf(1, 2), leaf(3, 4)
-    y = chain(x, w)
+    y = chain_loss(x, w)
     found = []
     for value in (0.1, 0.2, 0.3):
         x.d = value
@@ -63,7 +61,7 @@ def test_returned_gradients_stay_unchanged():
 
 def test_gradients_are_added_or_overwritten():
     x, w = leaf(0.1, 0.2), leaf(0.3, 0.4)
-    y = chain(x, w)
+    y = chain_loss(x, w)
     expected = fresh([x, w])
     for times in (1, 2, 3):
         y.forward()
@@ -128,8 +126,8 @@ def test_changes_to_the_graph_are_seen():
 
 def test_runs_under_a_budget_between():
     x, w = leaf(*np.linspace(0, 1, 500)), leaf(*np.linspace(1, 0, 500))
-    y = chain(x, w, 10)
-    expected = fresh([x, w], lambda x, w: chain(x, w, 10))
+    y = chain_loss(x, w, 10)
+    expected = fresh([x, w], lambda x, w: chain_loss(x, w, 10))
     for budget in (None, 40_000, None, 40_000):
         y.forward(memory_budget=budget)
         for _ in range(2):
@@ -139,7 +137,7 @@ def test_runs_under_a_budget_between():
 
 def test_second_passes_without_retain_are_refused():
     x, w = leaf(1, 2), leaf(3, 4)
-    y = chain(x, w)
+    y = chain_loss(x, w)
     for _ in range(3):
         y.forward()
         autodiff.grad(y, x)
@@ -155,7 +153,7 @@ def test_no_memory_is_held():
     n = 100_000
     x = nn.Variable.from_numpy_array(np.full(n, 0.5, np.float32), need_grad=True)
     w = nn.Variable.from_numpy_array(np.full(n, 0.5, np.float32), need_grad=True)
-    y = chain(x, w, 20)
+    y = chain_loss(x, w, 20)
     y.forward()
     autodiff.backward(y, retain_graph=True)
     live = nn.memory_stats()["live"]

@@ -91,7 +91,7 @@ def test_a_second_handle_keeps_the_hook():
 
 def test_subclasses_take_part():
     class Mine(nn.Variable):
-        pass
+        """A subclass without attributes of its own."""
 
     v = Mine((2,), need_grad=True)
     v.me = v
@@ -122,7 +122,7 @@ def test_graphs_of_gradients_are_freed_with_the_gradient():
 
 def test_a_variable_referenced_by_its_info():
     class Info:
-        pass
+        """An object that can be weakly referenced."""
 
     for make in (lambda: leaf(1, 2), lambda: leaf(1, 2) * 3, nn.Variable):
         x, info = make(), Info()

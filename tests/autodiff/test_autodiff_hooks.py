@@ -70,6 +70,8 @@ def test_removed_hooks_are_not_called(create_graph):
 
 def test_a_removed_hook_is_freed():
     class Callback:
+        """A hook that leaves the gradient unchanged."""
+
         def __call__(self, g):
             return None
 

@@ -86,6 +86,8 @@ def test_decorators(decorator):
     assert is_grad_enabled()
 
     class Model:
+        """A class with a decorated method."""
+
         @decorator
         def method(self):
             return is_grad_enabled()
@@ -110,7 +112,7 @@ def test_enabling_decorators():
 
 def test_classes_are_no_functions():
     class Model:
-        pass
+        """A class, which the decorators refuse."""
 
     for decorator in (no_grad(), no_grad, enable_grad()):
         with pytest.raises(TypeError, match="function"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support import same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -14,13 +15,13 @@ def layers(width: int = 64, n: int = 3) -> tuple[nn.Variable, list[nn.Variable]]
     """Returns the loss of tanh layers, and their weights and biases."""
     rng = np.random.default_rng(5)
 
-    def leaf(*shape: int) -> nn.Variable:
-        """Returns a leaf of random values."""
+    def parameter(*shape: int) -> nn.Variable:
+        """Returns a variable of normal values that requires a gradient."""
         return nn.Variable.from_numpy_array(rng.normal(size=shape).astype(np.float32) * 0.2, need_grad=True)
 
     h, parameters = nn.Variable.from_numpy_array(rng.normal(size=(8, width)).astype(np.float32)), []
     for _ in range(n):
-        w, b = leaf(width, width), leaf(width)
+        w, b = parameter(width, width), parameter(width)
         h = F.tanh(F.affine(h, w, b) * 0.9) + h * 0.5
         parameters += [w, b]
     return F.mean(h), parameters
@@ -44,12 +45,6 @@ def expected() -> list[np.ndarray]:
     loss.forward()
     loss.backward()
     return gradients(parameters)
-
-
-def same(a: list[np.ndarray], b: list[np.ndarray]) -> None:
-    """Asserts that two lists of arrays are equal bit by bit."""
-    for x, y in zip(a, b, strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 @pytest.mark.parametrize("retain", [None, True])

@@ -29,8 +29,8 @@ def assigned(h):
     return y
 
 
-def leaf(*shape, need_grad=True):
-    """Returns a leaf of random values, the same for each number of axes."""
+def positive_leaf(*shape, need_grad=True):
+    """Returns a variable of values between 0.1 and 1, drawn with the number of axes as seed."""
     values = np.random.RandomState(len(shape)).uniform(0.1, 1, shape).astype(np.float32)
     return nn.Variable.from_numpy_array(values, need_grad=need_grad)
 
@@ -50,7 +50,7 @@ def test_functions_that_share_memory(way, skip, hooked):
     for names in itertools.product(STEPS, repeat=2 if hooked else 3):
         found = []
         for retain in (True, False):
-            x = leaf(4, 6)
+            x = positive_leaf(4, 6)
             x.g = 0
             h = first = STEPS[names[0]](x)
             if hooked:
@@ -74,7 +74,7 @@ def test_functions_that_share_memory(way, skip, hooked):
 @pytest.mark.parametrize("second", ["whole", "from the reshaped"])
 def test_another_loss_still_reads_the_memory(owner, held, second):
     """The second is differentiated down to what they share, which the first has freed above."""
-    x = leaf(4, 6)
+    x = positive_leaf(4, 6)
     r = F.reshape(STEPS[owner](x), (24,))
     first, other = F.sum(F.sin(r) * r), F.sum(F.exp(r) * r)
     nn.forward_all([first, other])
@@ -95,7 +95,7 @@ def test_another_loss_still_reads_the_memory(owner, held, second):
 def test_a_state_carried_over_to_the_next_run(back):
     def gradients(back):
         """Returns the gradients of two runs, the second from the last state."""
-        x, w, h0 = leaf(2, 3, need_grad=False), leaf(3, 3), nn.Variable((2, 3))
+        x, w, h0 = positive_leaf(2, 3, need_grad=False), positive_leaf(3, 3), nn.Variable((2, 3))
         h0.d = 0
         h = F.tanh(F.affine(x, w) + h0)
         loss = F.sum(h * h)
@@ -113,7 +113,7 @@ def test_a_state_carried_over_to_the_next_run(back):
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("hooked", [False, True])
 def test_an_unlinked_copy_keeps_its_values(keep, hooked):
-    x = leaf(2, 3)
+    x = positive_leaf(2, 3)
     h = F.tanh(x)
     if hooked:
         x.register_hook(lambda g: g)
@@ -133,7 +133,7 @@ def test_an_unlinked_copy_keeps_its_values(keep, hooked):
 
 
 def test_a_leaf_without_a_handle_that_is_reshaped():
-    w = leaf(6)
+    w = positive_leaf(6)
     values = np.arange(6, dtype=np.float32)
     inner = F.reshape(nn.Variable.from_numpy_array(values, need_grad=True), (2, 3))
     loss = F.sum(inner * inner * F.reshape(w, (2, 3)))
@@ -146,7 +146,7 @@ def test_a_leaf_without_a_handle_that_is_reshaped():
 
 
 def test_memory_that_is_shared_goes_with_the_function_that_made_it():
-    x = leaf(64, 64)
+    x = positive_leaf(64, 64)
     h = x
     for _ in range(6):
         h = F.reshape(F.tanh(h), (64, 64) if h.ndim == 1 else (4096,))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support import random_leaf, same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -18,13 +19,7 @@ def alone():
         yield
 
 
-def leaf(*shape, seed=0):
-    """Returns a leaf of random values."""
-    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
-    return nn.Variable.from_numpy_array(values, need_grad=True)
-
-
-def plain(func, *xs, **_):
+def call_directly(func, *xs, **_):
     """Calls `func` without `forget`, for comparison."""
     return func(*xs)
 
@@ -42,26 +37,21 @@ def gradients(build, leaves, dynamic, seed=3):
     return [v.g.copy() for v in leaves]
 
 
-def same(a, b):
-    """True if two lists of arrays are equal bit by bit."""
-    return all((x == y).all() for x, y in zip(a, b, strict=True))
-
-
-def agrees(func, leaves, dynamic):
-    """True if gradients with and without `forget` are equal bit by bit."""
+def assert_agreement(func, leaves, dynamic):
+    """Asserts that gradients with and without `forget` are equal bit by bit."""
     forgetting = gradients(lambda: F.sum(F.forget(func, *leaves)), leaves, dynamic)
-    return same(forgetting, gradients(lambda: F.sum(func(*leaves)), leaves, dynamic))
+    same(forgetting, gradients(lambda: F.sum(func(*leaves)), leaves, dynamic))
 
 
 @MODES
 def test_gradients_are_the_same(dynamic):
-    assert agrees(lambda x: F.tanh(F.sin(x) * x), [leaf(3, 4)], dynamic)
-    assert agrees(lambda x, y: F.exp(x) * F.sin(y) + y, [leaf(3, 4), leaf(3, 4, seed=1)], dynamic)
+    assert_agreement(lambda x: F.tanh(F.sin(x) * x), [random_leaf(3, 4)], dynamic)
+    assert_agreement(lambda x, y: F.exp(x) * F.sin(y) + y, [random_leaf(3, 4), random_leaf(3, 4, seed=1)], dynamic)
 
 
 @MODES
 def test_results_have_the_form_that_func_returns(dynamic):
-    x = leaf(2)
+    x = random_leaf(2)
     with nn.auto_forward(dynamic):
         one = F.forget(lambda x: F.sin(x), x)
         bare = F.forget(lambda x: (F.sin(x),), x)
@@ -78,12 +68,12 @@ def test_results_have_the_form_that_func_returns(dynamic):
 
 @MODES
 def test_several_outputs_and_unused_ones(dynamic):
-    x = leaf(4)
+    x = random_leaf(4)
     func = lambda x: (F.sin(x), F.exp(x), F.cos(x))  # noqa: E731
     got = gradients(lambda: F.sum(F.forget(func, x)[1]), [x], dynamic)
-    assert same(got, gradients(lambda: F.sum(func(x)[1]), [x], dynamic))
+    same(got, gradients(lambda: F.sum(func(x)[1]), [x], dynamic))
     got = gradients(lambda: F.sum(F.forget(func, x)[0] * F.forget(func, x)[2]), [x], dynamic)
-    assert same(got, gradients(lambda: F.sum(func(x)[0] * func(x)[2]), [x], dynamic))
+    same(got, gradients(lambda: F.sum(func(x)[0] * func(x)[2]), [x], dynamic))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -106,9 +96,9 @@ def test_func_must_be_callable(dynamic, xs):
 )
 def test_func_must_return_variables(dynamic, result, said):
     with nn.auto_forward(dynamic), pytest.raises(RuntimeError, match=said):
-        F.forget(lambda x: result, leaf(2))
+        F.forget(lambda x: result, random_leaf(2))
     assert _core.recorded_random() == []
-    assert agrees(F.sin, [leaf(2)], dynamic)
+    assert_agreement(F.sin, [random_leaf(2)], dynamic)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +116,7 @@ def test_func_must_return_variables(dynamic, result, said):
     ],
 )
 def test_ordinals(n, name):
-    x = leaf(1)
+    x = random_leaf(1)
     with pytest.raises(RuntimeError, match=f"forget: {name} element"):
         F.forget(lambda x: (x,) * (n - 1) + ("no",), x)
 
@@ -139,7 +129,7 @@ def test_func_is_called_once_forward_and_once_backward():
         calls.append(nn.config.in_recomputing)
         return F.sin(x)
 
-    x = leaf(3)
+    x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(func, x))
     assert calls == [False]
@@ -158,7 +148,7 @@ def test_func_is_called_once_forward_and_once_backward():
 
 def test_only_inputs_are_kept():
     n = 1 << 18
-    x = leaf(n)
+    x = random_leaf(n)
 
     def func(x):
         """Applies `tanh` ten times."""
@@ -200,15 +190,15 @@ def test_arrays_are_taken_and_parameters_get_their_gradients(dynamic):
     parameters = list(nn.get_parameters().values())
     got = gradients(lambda: F.sum(F.forget(func, values)), parameters, dynamic)
     x = nn.Variable.from_numpy_array(values)
-    assert same(got, gradients(lambda: F.sum(func(x)), parameters, dynamic))
+    same(got, gradients(lambda: F.sum(func(x)), parameters, dynamic))
     array = nn.NdArray.from_numpy_array(values)
-    assert same(got, gradients(lambda: F.sum(F.forget(func, array)), parameters, dynamic))
+    same(got, gradients(lambda: F.sum(F.forget(func, array)), parameters, dynamic))
     assert np.abs(got[0]).max() > 0
 
 
 @MODES
 def test_parameters_are_found_in_the_scope_of_the_call(dynamic):
-    x = leaf(4, 3)
+    x = random_leaf(4, 3)
     with nn.auto_forward(dynamic):
         with nn.parameter_scope("a"):
             y = F.forget(lambda x: PF.affine(x, 2), x)
@@ -221,9 +211,9 @@ def test_parameters_are_found_in_the_scope_of_the_call(dynamic):
 
 @MODES
 def test_dropout_draws_the_same_mask_again(dynamic):
-    x = leaf(50, 50)
+    x = random_leaf(50, 50)
     func = lambda x: F.dropout(F.dropout(F.sin(x), 0.5) * x, 0.3)  # noqa: E731
-    assert agrees(func, [x], dynamic)
+    assert_agreement(func, [x], dynamic)
     nn.seed(1)
     with nn.auto_forward(dynamic):
         F.sum(F.forget(func, x)).backward() if dynamic else None
@@ -238,7 +228,7 @@ def test_dropout_draws_the_same_mask_again(dynamic):
 
 
 def test_random_numbers_are_new_on_request():
-    x = leaf(200)
+    x = random_leaf(200)
     with nn.auto_forward():
         y = F.forget(lambda x: F.dropout(x, 0.5), x, preserve_rng_state=False)
         F.sum(y).backward()
@@ -247,9 +237,9 @@ def test_random_numbers_are_new_on_request():
 
 @MODES
 def test_batch_normalization_updates_its_statistics_once(dynamic):
-    x = leaf(8, 3)
+    x = random_leaf(8, 3)
     results = []
-    for call in (F.forget, plain):
+    for call in (F.forget, call_directly):
         nn.clear_parameters()
         parameters = [x]
         got = gradients(lambda: F.sum(F.tanh(call(PF.batch_normalization, x))), parameters, dynamic)  # noqa: B023
@@ -257,7 +247,7 @@ def test_batch_normalization_updates_its_statistics_once(dynamic):
         results.append(
             [*got, *(v.d.copy() for v in values.values()), *(v.g.copy() for v in nn.get_parameters().values())]
         )
-    assert same(*results)
+    same(*results)
     assert np.abs(results[0][3]).max() > 0
 
 
@@ -270,7 +260,7 @@ def test_batch_normalization_updates_its_statistics_once(dynamic):
 )
 def test_a_recomputation_with_another_result_is_refused(second, said):
     runs = [F.sin, second]
-    x = leaf(3)
+    x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: runs.pop(0)(x), x))
         with pytest.raises(autodiff.RecomputeError, match=said):
@@ -278,11 +268,11 @@ def test_a_recomputation_with_another_result_is_refused(second, said):
     assert autodiff.is_grad_enabled()
     assert not nn.config.in_recomputing
     assert not nn.get_auto_forward()
-    assert agrees(F.sin, [x], True)
+    assert_agreement(F.sin, [x], True)
 
 
 def test_values_are_compared_if_asked():
-    x = leaf(3)
+    x = random_leaf(3)
     for check, fails in (("default", False), ("none", False), ("values", True)):
         runs = [F.sin, F.cos]
         with nn.auto_forward():
@@ -298,7 +288,7 @@ def test_values_are_compared_if_asked():
 
 @MODES
 def test_an_error_in_func_is_not_wrapped(dynamic):
-    x = leaf(3)
+    x = random_leaf(3)
 
     def fails(x):
         """A segment that raises."""
@@ -313,7 +303,7 @@ def test_an_error_in_func_is_not_wrapped(dynamic):
             y = F.sum(F.forget(lambda x: runs.pop(0)(x), x))
             with pytest.raises(KeyError, match="mine"):
                 y.backward()
-    assert agrees(F.sin, [x], dynamic)
+    assert_agreement(F.sin, [x], dynamic)
 
 
 def test_a_retained_graph_runs_again_each_time():
@@ -324,7 +314,7 @@ def test_a_retained_graph_runs_again_each_time():
         calls.append(1)
         return F.sin(x)
 
-    x = leaf(3)
+    x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(func, x))
         autodiff.backward(y, retain_graph=True)
@@ -334,7 +324,7 @@ def test_a_retained_graph_runs_again_each_time():
 
 
 def test_the_segment_is_freed_with_its_graph():
-    x = leaf(3)
+    x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(F.sin, x))
         autodiff.backward(y)
@@ -355,7 +345,7 @@ def test_an_error_in_backward_does_not_change_random_numbers():
 
         nn.seed(5)
         with nn.auto_forward():
-            y = F.sum(F.forget(func, leaf(100)))
+            y = F.sum(F.forget(func, random_leaf(100)))
             if fails:
                 with pytest.raises(autodiff.RecomputeError):
                     autodiff.backward(y)
@@ -367,7 +357,7 @@ def test_an_error_in_backward_does_not_change_random_numbers():
 
 
 def test_a_changed_value_is_refused():
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: x * w, x))
         w.d = 1
@@ -376,7 +366,7 @@ def test_a_changed_value_is_refused():
 
 
 def test_static_flags_follow_the_segment():
-    x = leaf(3)
+    x = random_leaf(3)
     inside = []
 
     def func(x):
@@ -396,7 +386,7 @@ def test_static_flags_follow_the_segment():
 
 
 def test_running_it_forward_again():
-    x = leaf(3)
+    x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x), x))
     x.d = [1, 2, 3]
@@ -427,7 +417,7 @@ SEGMENTS = {
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_a_nested_segment_with_an_unused_input(name, computed, dynamic):
-    x, y = leaf(2, 3), leaf(2, 3, seed=1)
+    x, y = random_leaf(2, 3), random_leaf(2, 3, seed=1)
     segment = SEGMENTS[name]
 
     def build(run):
@@ -438,8 +428,8 @@ def test_a_nested_segment_with_an_unused_input(name, computed, dynamic):
     found = gradients(lambda: build(F.forget), [x, y], dynamic)
     original = F.forget
     try:
-        F.forget = plain
-        expected = gradients(lambda: build(plain), [x, y], dynamic)
+        F.forget = call_directly
+        expected = gradients(lambda: build(call_directly), [x, y], dynamic)
     finally:
         F.forget = original
     for a, b in zip(found, expected, strict=True):
@@ -469,7 +459,7 @@ def test_a_segment_with_a_users_function_that_leaves_a_gradient_alone():
             if propagate_down[0]:
                 inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
 
-    x, y = leaf(2, 3), leaf(2, 3, seed=1)
+    x, y = random_leaf(2, 3), random_leaf(2, 3, seed=1)
     gx, gy = gradients(lambda: F.sum(F.forget(lambda u, v: Twice()(u, v), x, y)), [x, y], True)
     assert np.all(gx == 2)
     assert np.all(gy == 0)

@@ -4,9 +4,7 @@ import gc
 import weakref
 
 import numpy as np
-from budgets import (
-    leaf,
-)
+from budgets import wide_leaf
 
 import kinnor as nn
 import kinnor.functions as F
@@ -26,7 +24,7 @@ def test_a_closure_that_holds_an_output_is_collected():
         def func(h):
             return F.tanh(h) if cell else h
 
-        y = build(func, leaf())
+        y = build(func, wide_leaf())
         cell.append(y)
         return weakref.ref(token)
 
@@ -56,7 +54,7 @@ def differentiated(func, x):
 
 def test_a_closure_stays_while_it_is_reachable():
     with nn.auto_forward():
-        x = leaf()
+        x = wide_leaf()
         cell = []
 
         def func(h):

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from test_forget import MODES, gradients, leaf, plain, same
+from support import random_leaf, same
+from test_forget import MODES, call_directly, gradients
 
 import kinnor as nn
 import kinnor.functions as F
@@ -11,7 +12,7 @@ from kinnor import autodiff
 
 @MODES
 def test_captured_values_get_their_gradients(dynamic):
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
 
     def build(call):
         """Returns a loss with captured variables. `call` is `forget` or a plain call."""
@@ -20,12 +21,12 @@ def test_captured_values_get_their_gradients(dynamic):
         return F.sum(call(lambda x: F.sin(x * h) * k + w, x))
 
     got = gradients(lambda: build(F.forget), [w, x], dynamic)
-    expected = gradients(lambda: build(plain), [w, x], dynamic)
+    expected = gradients(lambda: build(call_directly), [w, x], dynamic)
     assert all(np.allclose(g, e, rtol=1e-6) for g, e in zip(got, expected, strict=True))
 
 
 def test_grad_changes_no_other_gradient():
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x * w), x))
         (gx,) = autodiff.grad(y, x)
@@ -39,7 +40,7 @@ def test_grad_changes_no_other_gradient():
 
 
 def test_hooks_are_called_once():
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
     seen = []
     w.register_hook(lambda g: seen.append(g.d.copy()))
     with nn.auto_forward():
@@ -49,7 +50,7 @@ def test_hooks_are_called_once():
 
 
 def test_gradients_of_gradients():
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
 
     def third(call):
         """Returns gradients of third order."""
@@ -59,13 +60,13 @@ def test_gradients_of_gradients():
             (g2,) = autodiff.grad(F.sum(g1 * g1), x, create_graph=True)
             return [g.d.copy() for g in autodiff.grad(F.sum(g2), [x, w])]
 
-    for got, expected in zip(third(F.forget), third(plain), strict=True):
+    for got, expected in zip(third(F.forget), third(call_directly), strict=True):
         assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 @MODES
 def test_nn_grad_through_a_segment(dynamic):
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
 
     def second(call):
         """Returns the gradients of a gradient from `nn.grad`."""
@@ -75,13 +76,13 @@ def test_nn_grad_through_a_segment(dynamic):
             z = F.sum(g * g)
         return gradients(lambda: z, [x, w], dynamic)
 
-    for got, expected in zip(second(F.forget), second(plain), strict=True):
+    for got, expected in zip(second(F.forget), second(call_directly), strict=True):
         assert np.allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 @MODES
 def test_the_same_variable_twice(dynamic):
-    x = leaf(3)
+    x = random_leaf(3)
     got = gradients(lambda: F.sum(F.forget(lambda a, b: a * F.sin(b), x, x)), [x], dynamic)
     assert np.allclose(got[0], np.sin(x.d) + x.d * np.cos(x.d), rtol=1e-5)
     if dynamic:
@@ -93,11 +94,11 @@ def test_the_same_variable_twice(dynamic):
 
 @MODES
 def test_inputs_returned_unchanged(dynamic):
-    w, x = leaf(3), leaf(3, seed=1)
+    w, x = random_leaf(3), random_leaf(3, seed=1)
     for func in (lambda x: x, lambda x: w, lambda x: (x, w, F.sin(x)), lambda x: F.reshape(x, (3, 1))):
         build = lambda call, func=func: sum(F.sum(F.sin(y)) for y in several(call(func, x)))  # noqa: E731
         got = gradients(lambda: build(F.forget), [w, x], dynamic)  # noqa: B023
-        assert same(got, gradients(lambda: build(plain), [w, x], dynamic))  # noqa: B023
+        same(got, gradients(lambda: build(call_directly), [w, x], dynamic))  # noqa: B023
 
 
 def several(ys):
@@ -107,7 +108,7 @@ def several(ys):
 
 @MODES
 def test_nesting(dynamic):
-    w, x = leaf(40), leaf(40, seed=1)
+    w, x = random_leaf(40), random_leaf(40, seed=1)
     calls = []
 
     def inner(x):
@@ -121,12 +122,13 @@ def test_nesting(dynamic):
 
     got = gradients(lambda: F.sum(F.forget(outer(F.forget), x)), [w, x], dynamic)
     assert calls == ([False, True, True] if dynamic else [False])
-    assert same(got, gradients(lambda: F.sum(outer(plain)(x)), [w, x], dynamic))
+    same(got, gradients(lambda: F.sum(outer(call_directly)(x)), [w, x], dynamic))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_an_input_that_no_segment_uses_keeps_the_precision_of_the_others(dynamic):
     def segment(u, unused, v):
+        """Returns a value that depends on `u` and `v` only; `forget` is given another input too."""
         return F.forget(lambda a, _: F.tanh(a * 0.5), u, unused) * F.sigmoid(u) + v * 0.5
 
     with nn.context_scope(nn.Context(["cpu:double"])):
@@ -141,3 +143,23 @@ def test_an_input_that_no_segment_uses_keeps_the_precision_of_the_others(dynamic
         y.backward()
     t, s = np.tanh(x.d * 0.5), 1 / (1 + np.exp(-x.d))
     np.testing.assert_allclose(seen, 2 * (0.5 * (1 - t * t) * s + t * s * (1 - s) + 0.5), 1e-14)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_static_gradients_through_an_eager_segment_wait_for_forward(order):
+    """The seed of the segment comes from a static graph that no run has computed."""
+    x = nn.Variable.from_numpy_array(np.array([0.5, 1.0]), need_grad=True)
+    with nn.auto_forward():
+        y = F.forget(lambda h: F.sin(h) * h, x)
+    g = F.reshape(F.exp(y), (1, 2))
+    for _ in range(order):
+        (g,) = nn.grad([g], [x])
+    with pytest.raises(nn.NotComputedError):
+        g.d  # noqa: B018 - the refused read
+    for values in ([0.5, 1.0], [0.2, 0.3]):
+        x.d = values
+        g.forward()
+        a = np.array(values)
+        f, slope = np.sin(a) * a, np.cos(a) * a + np.sin(a)
+        expected = np.exp(f) * (slope if order == 1 else slope**2 + 2 * np.cos(a) - np.sin(a) * a)
+        np.testing.assert_allclose(g.d, expected, rtol=1e-5)

@@ -1,5 +1,7 @@
 """First obstacles for programs written for NNabla: integral floats, NNabla's keywords, recurrent states, mistakes."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -42,8 +44,8 @@ WHOLE = [
     (lambda: F.broadcast(variable(1, 3), (4.0, 3)), (4, 3)),
     (lambda: F.interpolate(variable(1, 4, 4), output_size=(8 / 2, 6.0)), (1, 4, 6)),
     (lambda: F.rand(shape=(2.0, 3)), (2, 3)),
-    (lambda: nn.Variable((4 / 2, 3.0)), (2, 3)),
-    (lambda: nn.NdArray((4 / 2, np.float32(3))), (2, 3)),
+    (lambda: nn.Variable((4 / 2, 3)), (2, 3)),
+    (lambda: nn.NdArray((2, np.float32(3))), (2, 3)),
     (lambda: nn.parameter.get_parameter_or_create("w", (2.0, 3)), (2, 3)),
 ]
 
@@ -81,7 +83,7 @@ def test_arrays_of_one_element_are_numbers():
         y.forward()
         np.testing.assert_array_equal(y.d, x.d * 2)
     assert F.sum(x, axis=np.array([1])).shape == (2,)
-    with pytest.raises(TypeError):
+    with pytest.raises(nn.ShapeError):
         x * np.array([2.0, 3.0])
 
 
@@ -160,6 +162,141 @@ def test_a_data_iterator_can_be_reset():
         assert batches.epoch == 1
 
 
+# --- Spellings of other libraries
+
+
+def test_numbers_stand_for_that_number_along_each_axis():
+    x = variable(1, 4, 8, 8)
+    y = PF.convolution(x, 4, 3, pad=1, stride=2)
+    assert y.shape == (1, 4, 4, 4)
+    assert nn.get_parameters()["conv/W"].shape == (4, 4, 3, 3)
+    assert y.parent.info.args["pad"] == [1, 1]
+    assert PF.convolution(variable(1, 4, 8), 4, 3, pad=1, name="line").shape == (1, 4, 8)
+    assert PF.convolution(variable(2, 1, 4, 8, 8), 4, 3, pad=1, base_axis=-3, name="deep").shape == (2, 1, 4, 8, 8)
+    assert PF.deconvolution(x, 2, 2, stride=2).shape == (1, 2, 16, 16)
+    assert PF.depthwise_convolution(x, 3, pad=1).shape == (1, 4, 8, 8)
+    assert PF.svd_convolution(x, 4, 3, 2, pad=1).shape == (1, 4, 8, 8)
+    last = PF.convolution(variable(1, 8, 8, 4), 2, 3, pad=1, channel_last=True, name="last")
+    assert last.shape == (1, 8, 8, 2)
+    assert F.max_pooling(x, 2).shape == (1, 4, 4, 4)
+    assert F.average_pooling(x, (2, 2), stride=1, pad=1).shape == (1, 4, 9, 9)
+    with pytest.raises(nn.ShapeError, match="convolution: expected an input with spatial axes"):
+        PF.convolution(variable(2, 3), 4, 3, name="none")
+    for wrong in (0, -1, 2.5):
+        with pytest.raises((nn.RangeError, nn.CallError), match="convolution: expected `kernel`"):
+            PF.convolution(x, 4, wrong, name="wrong")
+
+
+def test_inputs_of_any_number_are_taken_as_one_list():
+    x, y = variable(2, 3), variable(2, 3)
+    assert F.concatenate([x, y]).shape == (2, 6)
+    assert F.concatenate((x, y), axis=0).shape == (4, 3)
+    assert F.concatenate([x, y], 0).shape == (4, 3)
+    assert F.stack([x, y], axis=1).shape == (2, 2, 3)
+    assert F.concatenate([x.data, y.data]).shape == (2, 6)
+    for wrong in ([], [x, 3], [[x], [y]]):
+        with pytest.raises(nn.CallError, match="concatenate: expected"):
+            F.concatenate(wrong)
+
+
+def test_shapes_are_taken_as_several_integers():
+    x = variable(2, 3)
+    assert x.reshape(3, 2).shape == x.reshape((3, 2)).shape == x.reshape(-1, 2).shape == (3, 2)
+    assert x.reshape(-1).shape == x.reshape(6).shape == (6,)
+    for y in (x.reshape((3, 2), True), x.reshape(3, 2, unlink=True), x.reshape(shape=(3, 2), unlink=1)):
+        assert y.shape == (3, 2)
+        assert y.parent is None
+    assert x.reshape(6, True).parent is None
+    for wrong in (lambda: x.reshape(), lambda: x.reshape(3, 2.5), lambda: x.reshape((3, 2), (1,)), lambda: x.reshape(
+        3, 2, size=1)):  # fmt: skip
+        with pytest.raises(nn.CallError, match="expected"):
+            wrong()
+
+
+def test_values_in_the_place_of_lengths_are_refused():
+    for wrong in ([1.0, 2.0], (1.0, 2.0), [[1.0, 2.0]], np.ones(2), 2.0, np.float32(2)):
+        for make in (nn.Variable, nn.NdArray):
+            with pytest.raises(nn.RangeError, match=f"values call {make.__name__}.from_numpy_array"):
+                make(wrong)
+    assert nn.Variable(np.array([2, 3])).shape == nn.Variable((2, 6 / 2)).shape == (2, 3)
+    assert nn.Variable([]).shape == nn.Variable(()).shape == ()
+
+
+def test_numpy_arrays_beside_operators_are_constants():
+    x, a = variable(2, 3, need_grad=True), np.arange(1.0, 4.0)
+    for y, expected in (
+        (x + a, x.d + a), (a + x, x.d + a), (x - a, x.d - a), (a - x, a - x.d), (x * a, x.d * a), (a * x, x.d * a),
+        (x / a, x.d / a), (a / (x + 9), a / (x.d + 9)), (x**a, x.d**a), (a**x, a**x.d), (x @ np.eye(3), x.d),
+        (np.ones((4, 2)) @ x, np.ones((4, 2)) @ x.d),
+    ):  # fmt: skip
+        y.forward()
+        np.testing.assert_allclose(y.d, expected, rtol=1e-4, atol=1e-6)
+        assert not any(v.need_grad for v in y.parent.inputs if v.parent is None and v != x)
+    loss = F.sum(a * x)
+    loss.forward()
+    x.grad.zero()
+    loss.backward()
+    np.testing.assert_array_equal(x.g, np.broadcast_to(a, (2, 3)))
+    assert isinstance(x.data + a, nn.NdArray)
+    array = nn.NdArray.from_numpy_array(np.ones(3, np.float32))
+    array += a
+    assert array.data.tolist() == [2.0, 3.0, 4.0]
+
+
+def test_variables_have_methods_of_arrays():
+    x = variable(2, 3)
+    for y, expected in (
+        (x.sum(), x.d.sum()), (x.mean(0), x.d.mean(0)), (x.max(axis=1, keepdims=True), x.d.max(1, keepdims=True)),
+        (x.min((0, 1)), x.d.min()), (x.T, x.d.T), (x.astype("float64"), x.d), (x.data.sum(), x.d.sum()),
+        (x.data.T, x.d.T),
+    ):  # fmt: skip
+        if isinstance(y, nn.Variable):
+            y.forward()
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+    assert len(x) == len(x.data) == 2
+    assert x.dtype == np.float32
+    assert np.shares_memory(x.numpy(), x.d)
+    with pytest.raises(nn.CallError, match="len: expected an array with axes, got a scalar"):
+        len(nn.Variable())
+
+
+def test_astype_keeps_gradients_of_floating_point_types():
+    w = variable(2, 3, need_grad=True)
+    with nn.auto_forward():
+        half = w.astype(np.float16)
+    assert half.dtype == np.float16
+    F.sum(half * 2).forward()
+    assert half.need_grad
+    labels = nn.Variable.from_numpy_array(np.array([0.0, 1.0])).astype(int)
+    assert labels.d.tolist() == [0, 1]
+    assert labels.dtype == int
+    assert w.data.astype("int32").dtype == np.int32
+    with pytest.raises(nn.CallError, match=r"astype: expected float16, .* got int32; x\.d\.astype\('int32'\)"):
+        w.astype("int32")
+
+
+def test_numpys_names_of_types_are_taken_by_contexts():
+    from kinnor.ext_utils import get_extension_context
+
+    for name, own in (("float16", "half"), ("float32", "float"), ("float64", "double")):
+        assert get_extension_context("cpu", type_config=name).backend[0] == f"cpu:{own}"
+        assert nn.Context([f"cpu:{name}"]).compute_type == own
+    with nn.context_scope(nn.Context(["cpu:float16"])), nn.auto_forward():
+        assert F.exp(variable(2)).dtype == np.float16
+
+
+def test_budgets_are_taken_as_text():
+    x = variable(64, 64, need_grad=True)
+    y = F.sum(F.tanh(F.tanh(x)))
+    with nn.memory_budget("1M"):
+        y.forward()
+        y.backward()
+    y.forward(memory_budget="1g")
+    with pytest.raises(nn.BudgetError), nn.memory_budget("1K"):
+        y.forward()
+    assert "MiB" in str(nn.plan_report(y, memory_budget="4M"))
+
+
 # --- Mistakes
 
 
@@ -170,6 +307,18 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
         (lambda: PF.convolutoin, "did you mean 'convolution'?"),
         (lambda: nn.Variabel, "did you mean 'Variable'?"),
         (lambda: S.adam, "did you mean 'Adam'?"),
+        (lambda: F.cross_entropy, "did you mean 'softmax_cross_entropy'?"),
+        (lambda: F.silu, "did you mean 'swish'?"),
+        (lambda: F.linear, "did you mean 'affine'?"),
+        (lambda: F.conv2d, "did you mean 'convolution'?"),
+        (lambda: F.batch_norm, "did you mean 'batch_normalization'?"),
+        (lambda: F.argmax, "write max(x, axis=..., only_index=True)"),
+        (lambda: F.matmul, "write x @ y"),
+        (lambda: PF.Dense, "did you mean 'affine'?"),
+        (lambda: nn.functional, "did you mean 'functions'?"),
+        (lambda: nn.Linear, "write kinnor."),
+        (lambda: nn.tensor, "write Variable.from_numpy_array(values)"),
+        (lambda: S.SGD, "did you mean 'Sgd'?"),
     ):
         with pytest.raises(AttributeError) as raised:
             call()
@@ -186,6 +335,20 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
         assert told in str(raised.value)
 
 
+def test_names_of_other_libraries_lead_to_names_that_are_there():
+    from kinnor import _foreign_names
+
+    modules = {"": nn, "functions": F, "parametric_functions": PF, "solvers": S}
+    for path, table in _foreign_names.TABLES.items():
+        assert list(table) == [name.replace("_", "").lower() for name in table]
+        for text in table.values():
+            if text.isidentifier():
+                assert hasattr(modules[path], text), text
+            elif text.startswith("kinnor.") and " " not in text:
+                module, _, last = text.rpartition(".")
+                assert hasattr(importlib.import_module(module), last), text
+
+
 def test_the_truth_value_of_a_variable():
     x, one = variable(2, 3), nn.Variable.from_numpy_array(np.array(2.0))
     assert bool(one)
@@ -195,7 +358,7 @@ def test_the_truth_value_of_a_variable():
     with pytest.raises(nn.ShapeError, match="bool: expected one element"):
         bool(x.data)
     y = F.sum(x)
-    with pytest.raises(nn.GraphError, match="no forward"):
+    with pytest.raises(nn.NotComputedError, match="bool: expected computed values"):
         bool(y)
     y.forward()
     assert bool(y)

@@ -42,7 +42,7 @@ def types(y):
     return found
 
 
-def same(y, z, tolerance=1e-4):
+def assert_equal_results(y, z, tolerance=1e-4):
     """Asserts that two graphs compute nearly the same values."""
     nn.forward_all([y, z])
     np.testing.assert_allclose(z.d, y.d, atol=tolerance, rtol=tolerance)
@@ -64,7 +64,7 @@ def test_batch_normalizations_go_into_the_layers_before_them(layer):
     y = normalized(F.relu(normalized(layer(x), name="first")), name="second")
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier()]).convert(y)
     assert types(z).count("BatchNormalization") == types(y).count("BatchNormalization") - 1
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 def test_channels_last_are_folded_too():
@@ -72,7 +72,7 @@ def test_channels_last_are_folded_too():
     y = normalized(PF.convolution(x, 4, (3, 3), channel_last=True), axes=(3,))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(channel_last=True)]).convert(y)
     assert types(z) == ["Convolution"]
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 AFTER = [
@@ -87,13 +87,13 @@ def test_batch_normalizations_go_into_the_layers_after_them(layer):
     y = layer(normalized(images(2, 3, 6, 6)))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
     assert "BatchNormalization" not in types(z)
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 def test_folding_respects_padding():
     y = PF.convolution(normalized(images(2, 3, 6, 6)), 4, (3, 3), pad=(1, 1))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 def test_layers_with_other_consumers_are_not_folded():
@@ -101,14 +101,14 @@ def test_layers_with_other_consumers_are_not_folded():
     y = normalized(h) + h
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier()]).convert(y)
     assert "BatchNormalization" in types(z)
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 def test_batch_normalizations_become_a_product_and_a_sum():
     y = normalized(images(2, 3, 6, 6))
     z = GC.GraphConverter([GC.BatchNormalizationSelfFoldingModifier()]).convert(y)
     assert types(z) == ["Mul2", "Add2"]
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 def test_folded_parameters_have_single_precision():
@@ -136,13 +136,13 @@ def test_channels_go_last_and_first():
     to_last = GC.ChannelLastModifier([x])
     z = GC.GraphConverter([to_last]).convert(y)
     assert to_last.inputs_cl[0].shape == (2, 8, 8, 3)
-    same(y, z)
+    assert_equal_results(y, z)
     back = GC.GraphConverter([GC.ChannelFirstModifier(to_last.inputs_cl, [x])]).convert(z)
-    same(y, back)
+    assert_equal_results(y, back)
     with nn.parameter_scope("other"):
         x = images(2, 8, 8, 3)
         y = network(x, last=True)
-        same(y, GC.GraphConverter([GC.ChannelFirstModifier([x])]).convert(y))
+        assert_equal_results(y, GC.GraphConverter([GC.ChannelFirstModifier([x])]).convert(y))
 
 
 def test_a_graph_for_evaluation():
@@ -151,7 +151,7 @@ def test_a_graph_for_evaluation():
     z = GC.GraphConverter([GC.TestModeModifier(["Dropout"])]).convert(y)
     assert types(z) == ["BatchNormalization"]
     assert z.parent.info.args["batch_stat"] is False
-    same(normalized(x), z)
+    assert_equal_results(normalized(x), z)
 
 
 def test_a_copy_on_other_inputs():
@@ -159,24 +159,24 @@ def test_a_copy_on_other_inputs():
     y, z = PF.affine(F.relu(x), 4), F.tanh(x)
     copies = GC.GraphConverter([GC.IdentityModifier({x: other})]).convert([y, z])
     assert [copy.shape for copy in copies] == [(5, 4), (5, 3)]
-    same(F.tanh(other), copies[1])
+    assert_equal_results(F.tanh(other), copies[1])
     with pytest.raises(nn.ShapeError, match="expected an input of shape"):
         GC.IdentityModifier({x: other}, copy_value=True)
     twin = nn.Variable((2, 3))
-    same(y, GC.GraphConverter([GC.IdentityModifier({x: twin}, copy_value=True)]).convert(y))
+    assert_equal_results(y, GC.GraphConverter([GC.IdentityModifier({x: twin}, copy_value=True)]).convert(y))
 
 
 def test_functions_of_several_outputs_are_copied():
     x = images(4, 2, 3)
     y = F.add2(*F.split(x, axis=1))
-    same(y, GC.GraphConverter([GC.IdentityModifier()]).convert(y))
+    assert_equal_results(y, GC.GraphConverter([GC.IdentityModifier()]).convert(y))
 
 
 def test_parameters_without_a_gradient():
     y = PF.affine(images(2, 3), 4)
     z = GC.GraphConverter([GC.NoGradModifier()]).convert(y)
     assert y.need_grad and not z.need_grad
-    same(y, z)
+    assert_equal_results(y, z)
 
 
 def test_pruning():
@@ -207,5 +207,5 @@ def test_batch_normalization_addition_and_activation_as_one():
     x, z = images(2, 3, 6, 6), images(2, 3, 6, 6)
     y = F.relu(normalized(x) + F.tanh(z))
     fused = GC.GraphConverter([GC.FusedBatchNormalizationModifier()]).convert(y)
-    same(y, fused)
-    same(y, GC.GraphConverter([GC.UnfusedBatchNormalizationModifier()]).convert(fused))
+    assert_equal_results(y, fused)
+    assert_equal_results(y, GC.GraphConverter([GC.UnfusedBatchNormalizationModifier()]).convert(fused))

@@ -8,8 +8,8 @@ import kinnor.functions as F
 from kinnor import _core
 
 
-def chain(x):
-    """Returns the mean of some functions of `x`."""
+def mean_of_squares(x):
+    """Returns the mean of the squares of `tanh(sin(x))`."""
     h = F.tanh(F.sin(x))
     return F.mean(h * h)
 
@@ -17,7 +17,7 @@ def chain(x):
 @pytest.mark.parametrize("clear_no_need_grad", [False, True])
 def test_a_graph_keeps_training_with_cleared_buffers(clear_no_need_grad):
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), need_grad=True)
-    loss = chain(x)
+    loss = mean_of_squares(x)
     loss.forward()
     loss.backward()
     expected = x.g.copy()

@@ -94,6 +94,7 @@ def test_times_leave_out_hooks_and_runs_without_them(loss):
         """Wraps a hook with pauses, which must not count."""
 
         def call(f):
+            """Calls the hook with a pause before and after it."""
             time.sleep(0.005)
             hook(f)
             time.sleep(0.005)
@@ -219,6 +220,7 @@ def test_unprofilable_objects_are_refused():
 def test_watched_python_functions(capsys):
     @profile(print_freq=2, condition=lambda n: n > 0)
     def total(n):
+        """Returns the sum of the numbers below n."""
         return sum(range(n))
 
     assert [total(n) for n in (3, 0, 4)] == [3, 0, 6]

@@ -140,7 +140,7 @@ def test_images_of_another_size(tmp_path):
         POOLING, AUGMENTATION, DROPOUTS = "@Training/AveragePooling_1", "@Training/ImageAugmentation", ()
 
     class Plain(Gated):
-        """The same, without pooling everywhere."""
+        """A description of the network without pooling everywhere."""
 
         POOLS_EVERYWHERE = False
 

@@ -171,11 +171,10 @@ def test_several_outputs_and_functions_with_several_outputs():
     for _ in range(3):
         scheduler.step()
         x.d = images(2, 4)
-        before = y.d.copy(), z.d.copy()
         nn.forward_all([y, z])
     assert functions(y).startswith("QD QD QD Affine QD Reshape QD Split QD")
-    np.testing.assert_allclose(y.d, before[0], atol=0.2)
-    np.testing.assert_allclose(z.d, before[1], atol=0.2)
+    np.testing.assert_allclose(y.d, np.zeros((2, 3)), atol=0.2)
+    np.testing.assert_allclose(z.d, np.zeros(z.shape), atol=0.2)
 
 
 def test_recorders_pass_the_gradient():

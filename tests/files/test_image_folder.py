@@ -71,6 +71,7 @@ def numbers(n=40, delay=0.0, seen=None, shuffle=False):
     """Returns a source of numbers that notes the threads it is read in."""
 
     def read(i):
+        """Returns (i, i squared) after a delay. Notes the index and the thread."""
         if seen is not None:
             seen.append((i, threading.get_ident()))
         sleep(delay)
@@ -95,6 +96,7 @@ def test_workers_keep_the_order(shuffle):
 
 def test_workers_go_on_where_another_iterator_was():
     def iterator():
+        """Returns an iterator over shuffled numbers that two workers read."""
         return data_iterator(numbers(shuffle=True), 7, with_memory_cache=False, n_workers=2)
 
     with iterator() as one, iterator() as other:
@@ -111,6 +113,7 @@ def test_what_fails_in_a_worker_is_raised_at_its_example():
     fails = [True]
 
     def read(i):
+        """Returns the index; fails at 5 while `fails[0]` is true."""
         if i == 5 and fails[0]:
             raise OSError("gone")
         return (i,)

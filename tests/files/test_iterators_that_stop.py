@@ -16,6 +16,7 @@ class Source(DataSource):
         self._size, self._variables, self.stops_at = 20, ("x",), stops_at
 
     def _get_data(self, position):
+        """Returns the position as an array; raises StopIteration at `stops_at`."""
         if position == self.stops_at:
             raise StopIteration("a generator of mine ran out")
         return (np.full(1, position, np.float32),)

@@ -792,3 +792,32 @@ def test_fused_convolutions_of_files_take_optional_inputs(has_bias, has_statisti
     y = F.relu(y + z if has_z else y)
     nn.forward_all([made, y])
     np.testing.assert_allclose(made.d, y.d, rtol=1e-5)
+
+
+def test_leaves_that_are_no_inputs_are_saved_as_constants(tmp_path):
+    x = nn.Variable((1, 4))
+    x.d = [[3, 1, 0, 2]]
+    positions = nn.Variable.from_numpy_array(np.arange(4))
+    with nn.parameter_scope("", {}):
+        y = PF.embed(x, 10, 3, name="tokens") + PF.embed(positions, 4, 3, name="positions")
+        y.forward()
+        nn.save(tmp_path / "fixed.nnp", {"y": y}, inputs={"tokens": x})
+        nn.save(tmp_path / "open.nnp", {"y": y})
+        nn.onnx.save({"y": y}, tmp_path / "fixed.onnx", inputs={"tokens": x})
+    for name in ("fixed.nnp", "fixed.onnx"):
+        model = nn.load(tmp_path / name) if name.endswith("nnp") else nn.onnx.load(tmp_path / name)
+        assert model.inputs == ["tokens"]
+        np.testing.assert_allclose(model(x.d), y.d, rtol=1e-6)
+    assert len(nn.load(tmp_path / "open.nnp").inputs) == 2
+
+
+def test_an_input_of_another_shape_is_named(tmp_path):
+    x = nn.Variable((1, 3))
+    with nn.parameter_scope("", {}):
+        nn.save(tmp_path / "net.nnp", {"y": PF.affine(x, 2)}, inputs={"x": x})
+    model = nn.load(tmp_path / "net.nnp")
+    for wrong in (np.ones((2, 9)), np.ones(3), nn.Variable((2, 9))):
+        shape = re.escape(str(tuple(wrong.shape)))
+        with pytest.raises(nn.ShapeError, match=rf"model: expected input 'x' of shape \(any, 3\), got {shape}"):
+            model(wrong)
+    assert model(np.ones((5, 3))).shape == (5, 2)

@@ -11,6 +11,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from support import same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -136,13 +137,6 @@ def outcome(loss: nn.Variable, saved: dict[str, np.ndarray]) -> list[np.ndarray]
         step(loss)
         found += [loss.d.copy(), *(v.g.copy() for v in nn.get_parameters().values()), *values().values()]
     return found
-
-
-def same(got: list[np.ndarray], expected: list[np.ndarray], what: str) -> None:
-    """Asserts that two lists of arrays are equal bit by bit."""
-    assert len(got) == len(expected), what
-    for a, b in zip(got, expected, strict=True):
-        np.testing.assert_array_equal(a, b, err_msg=what)
 
 
 def thrown(name: str) -> int:

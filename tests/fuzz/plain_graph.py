@@ -56,7 +56,7 @@ def beside_plain(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def beside_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns the gradients of `beside`."""
+    """Returns the gradients by `x` and `y` of `beside`, which joins rows of two arrays."""
     gx, g = np.zeros_like(x), np.zeros_like(y)
     gx[1:], g[:1] = gy[:-1], gy[-1:]
     return gx, g

@@ -602,6 +602,7 @@ def _check_file(net: Network, seed: int) -> None:
         failed: list[str] = []
 
         def call(k: int) -> None:
+            """Calls the model five times in a thread and notes differing results and errors."""
             try:
                 for _ in range(5):
                     if not np.array_equal(model(inputs[k]), expected[k], equal_nan=True):

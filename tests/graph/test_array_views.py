@@ -79,7 +79,10 @@ def test_a_view_keeps_its_values_when_the_memory_is_replaced(end):
 
 
 def test_a_view_outlives_its_variable():
-    view = (variable([1, 2, 3]) * 1).d
+    y = variable([1, 2, 3]) * 0
+    y.forward()
+    view = y.d
+    del y
     part = array([[1, 2], [3, 4]]).narrow(0, 1, 1).data
     gc.collect()
     nn.clear_memory_cache()

@@ -17,6 +17,7 @@ SCORES = np.ones((2, 3), np.float32)
 
 
 def scores():
+    """Returns the scores as a variable without a gradient."""
     return nn.Variable.from_numpy_array(SCORES)
 
 
@@ -99,6 +100,7 @@ def test_real_numbers_that_were_cleared_stay_so_as_integers():
 
 
 def network():
+    """Returns leaf, two persistent values and loss of a small network."""
     x = nn.Variable.from_numpy_array(np.ones((3, 4), np.float32), need_grad=True)
     h = F.sort(x * 2.0, axis=1)
     h.persistent = True

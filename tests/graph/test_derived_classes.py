@@ -107,7 +107,7 @@ def test_a_derived_variable_has_the_shape_given_to_the_base_constructor():
 
 def test_a_derived_variable_without_a_constructor_takes_arguments_of_variables():
     class Plain(nn.Variable):
-        pass
+        """A subclass without a constructor."""
 
     assert Plain((2, 3), need_grad=True, info="i").info == "i"
     with pytest.raises(TypeError, match="Variable: expected arguments shape, need_grad, info, got"):

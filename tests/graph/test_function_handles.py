@@ -9,14 +9,14 @@ import kinnor as nn
 import kinnor.functions as F
 
 
-def leaf(*shape):
-    """Returns a leaf of ones."""
+def ones(*shape):
+    """Returns a variable of ones that requires a gradient."""
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
 def test_a_function_runs_on_the_callers_variables():
-    f = F.mul2(leaf(2), leaf(2)).parent
-    x, y, z = leaf(3), leaf(3), nn.Variable()
+    f = F.mul2(ones(2), ones(2)).parent
+    x, y, z = ones(3), ones(3), nn.Variable()
     x.d = [1, 2, 3]
     f.setup([x, y], [z])
     f.forward([x, y], [z])
@@ -28,8 +28,8 @@ def test_a_function_runs_on_the_callers_variables():
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_another_number_of_inputs_is_refused(n):
-    f = F.mul2(leaf(2), leaf(2)).parent
-    inputs, outputs = [leaf(2) for _ in range(n)], [leaf(2)]
+    f = F.mul2(ones(2), ones(2)).parent
+    inputs, outputs = [ones(2) for _ in range(n)], [ones(2)]
     for call in (
         lambda: f(*inputs),
         lambda: f.setup(inputs, outputs),
@@ -41,37 +41,37 @@ def test_another_number_of_inputs_is_refused(n):
 
 
 def test_a_list_and_inputs_left_out_are_counted():
-    joined = F.concatenate(leaf(2), leaf(2), axis=0).parent
-    assert joined(leaf(1), leaf(2), leaf(3)).shape == (6,)
+    joined = F.concatenate(ones(2), ones(2), axis=0).parent
+    assert joined(ones(1), ones(2), ones(3)).shape == (6,)
     with pytest.raises(TypeError, match="expected 1 inputs, got 0"):
         joined()
-    plain = F.affine(leaf(1, 2), leaf(2, 3)).parent
-    assert plain(leaf(4, 2), leaf(2, 3)).shape == (4, 3)
+    plain = F.affine(ones(1, 2), ones(2, 3)).parent
+    assert plain(ones(4, 2), ones(2, 3)).shape == (4, 3)
     with pytest.raises(TypeError, match="affine"):
-        plain(leaf(4, 2), leaf(2, 3), leaf(3))
+        plain(ones(4, 2), ones(2, 3), ones(3))
 
 
 def test_shapes_that_do_not_fit_never_reach_a_kernel():
-    f = F.exp(leaf(2)).parent
-    for x, y in ((leaf(2), leaf(1 << 20)), (leaf(1 << 20), leaf(2)), (leaf(2), leaf(2, 1))):
+    f = F.exp(ones(2)).parent
+    for x, y in ((ones(2), ones(1 << 20)), (ones(1 << 20), ones(2)), (ones(2), ones(2, 1))):
         with pytest.raises(nn.ShapeError):
             f.backward([x], [y])
     with pytest.raises(nn.ShapeError):
-        f.backward([leaf(2)], [])
+        f.backward([ones(2)], [])
 
 
 def test_outputs_of_other_functions_are_ignored():
-    x = leaf(2, 3)
+    x = ones(2, 3)
     first, second = F.slice(x, stop=(1, 3)), F.slice(x, start=(1, 0))
     first.g, second.g, x.g = 2, 5, 7
     first.parent.backward([x], [first, second], [False])
     assert x.g.tolist() == [[2, 2, 2], [0, 0, 0]]
     with pytest.raises(nn.ShapeError):
-        first.parent.backward([x], [leaf(1 << 20), first])
+        first.parent.backward([x], [ones(1 << 20), first])
 
 
 def test_gradients_add_up_by_default():
-    x, y = leaf(2), leaf(2)
+    x, y = ones(2), ones(2)
     z = F.mul2(x, y)
     z.forward()
     z.g, x.g, y.g = 1, 10, 10
@@ -84,7 +84,7 @@ def test_gradients_add_up_by_default():
 @pytest.mark.parametrize("shape", [(2**62, 4), (2**40, 2**40), (-1, 2**63 - 1, 2)])
 def test_a_shape_larger_than_memory_is_refused(shape):
     with pytest.raises((nn.ShapeError, MemoryError)):
-        F.reshape(leaf(2), shape)
+        F.reshape(ones(2), shape)
 
 
 def test_sizes_that_overflow_are_refused():

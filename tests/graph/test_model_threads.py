@@ -113,6 +113,7 @@ def described(folder):
         inner = load().network
 
         def call(x):
+            """Returns the outputs of the inner model for an array, as arrays."""
             outputs = arrays(inner(nn.Variable.from_numpy_array(x)))
             nn.forward_all(outputs)
             return tuple(y.d.copy() for y in outputs)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def leaf(n: int = 16, *, need_grad: bool = True) -> nn.Variable:
-    """Returns a leaf of `n` elements."""
+def ramp(n: int = 16, *, need_grad: bool = True) -> nn.Variable:
+    """Returns a variable of `n` values from -1 to 1, with gradients unless `need_grad` is false."""
     return nn.Variable.from_numpy_array(np.linspace(-1, 1, n).astype(np.float32), need_grad=need_grad)
 
 
@@ -24,7 +24,7 @@ class Net:
     """A static graph with a branch, its leaves and its results."""
 
     def __init__(self) -> None:
-        self.x, self.w = leaf(need_grad=False), leaf()
+        self.x, self.w = ramp(need_grad=False), ramp()
         self.h = F.tanh(self.x * self.w)
         self.y = F.exp(self.h)
         self.loss = F.sum(self.y + self.h)
@@ -52,7 +52,7 @@ def made(run: Callable[[], object]) -> int:
 def eager(*, backward: Callable[[nn.Variable], Any] = nn.Variable.backward) -> None:
     """Runs and differentiates an eager graph."""
     with nn.auto_forward():
-        y = F.sum(F.tanh(leaf()) * 2)
+        y = F.sum(F.tanh(ramp()) * 2)
         backward(y)
 
 
@@ -129,7 +129,7 @@ def test_another_static_graph_on_the_same_parameters_keeps_plans() -> None:
 
 def test_the_plan_of_a_second_eager_backward_run_is_cached() -> None:
     with nn.auto_forward():
-        y = F.sum(F.tanh(leaf()) * 2)
+        y = F.sum(F.tanh(ramp()) * 2)
     assert [made(y.backward) for _ in range(4)] == [1, 1, 0, 0]
 
 
@@ -207,8 +207,8 @@ def test_changes_of_a_graph_invalidate_its_plans(change: Callable[[Net], Any], s
 
 
 def test_a_gradient_needed_later_by_another_graph_keeps_its_inputs() -> None:
-    h = F.tanh(leaf())
-    w = leaf(need_grad=False)
+    h = F.tanh(ramp())
+    w = ramp(need_grad=False)
     a, b = F.sum(F.sin(h) * 2), F.sum(h.get_unlinked_variable(need_grad=False) * 1 + F.mul2(h, w))
     for _ in range(3):
         b.forward(clear_no_need_grad=True)

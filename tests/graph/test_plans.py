@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support import chain, leaf_of
 
 import kinnor as nn
 import kinnor.functions as F
@@ -225,17 +226,14 @@ def test_optimised_runs_equal_plain_runs_bit_by_bit(seed: int, threads: int) -> 
         assert plain == optimised, f"step {n}"
 
 
-def chain(size: int, length: int = 30) -> tuple[nn.Variable, nn.Variable]:
-    """Returns a leaf and the loss of a chain of functions."""
-    x = nn.Variable.from_numpy_array(np.linspace(-1, 1, size, dtype=np.float32), need_grad=True)
-    y = x
-    for _ in range(length):
-        y = F.tanh(y * 1.1) + 0.01
-    return x, F.mean(y)
+def leaf_and_loss(size: int, length: int = 30) -> tuple[nn.Variable, nn.Variable]:
+    """Returns a leaf of `size` values and the mean of a chain of elementwise functions of it."""
+    x = leaf_of(np.linspace(-1, 1, size, dtype=np.float32))
+    return x, F.mean(chain(x, length, lambda h: F.tanh(h * 1.1) + 0.01))
 
 
 def test_values_that_are_cleared_take_no_memory() -> None:
-    _, loss = chain(1 << 18)
+    _, loss = leaf_and_loss(1 << 18)
     for n in range(3):
         nn.reset_peak_memory()
         loss.forward(clear_buffer=True)
@@ -245,12 +243,12 @@ def test_values_that_are_cleared_take_no_memory() -> None:
 
 
 def test_the_report_lists_fused_and_in_place_functions() -> None:
-    _, loss = chain(4096, 2)
+    _, loss = leaf_and_loss(4096, 2)
     text = nn.plan_report(loss)
     assert "forward: 1-6 in one pass" in text
     assert "backward: 6 functions in one pass" in text
     with plan("plain"):
-        assert "pass" not in nn.plan_report(chain(4096, 2)[1])
+        assert "pass" not in nn.plan_report(leaf_and_loss(4096, 2)[1])
     x = nn.Variable.from_numpy_array(np.ones((64, 64), np.float32), need_grad=True)
     assert "2 along with the function before" in nn.plan_report(F.mean(F.relu(F.affine(x, x))))
 
@@ -318,8 +316,8 @@ def test_normalization_residuals_and_activations_are_fused_with_layers(name: str
     shape, layer, w_shape = LAYERS[name]
     rng = np.random.default_rng(1)
 
-    def leaf(*shape: int) -> nn.Variable:
-        """Returns a variable with random values."""
+    def drawn(*shape: int) -> nn.Variable:
+        """Returns a variable of normal values without a gradient."""
         return nn.Variable.from_numpy_array(rng.normal(size=shape).astype(np.float32))
 
     def results(how: str) -> list[bytes]:
@@ -338,13 +336,13 @@ def test_normalization_residuals_and_activations_are_fused_with_layers(name: str
             params[1].d *= 0.5
             return found
 
-    x, w = leaf(*shape), leaf(*w_shape)
+    x, w = drawn(*shape), drawn(*w_shape)
     y_shape = layer(x, w).shape
     axis = len(y_shape) - 1 if name == "channel last" else 1
     stats = [y_shape[i] if i == axis else 1 for i in range(len(y_shape))]
-    params = [leaf(*stats) for _ in range(4)]
+    params = [drawn(*stats) for _ in range(4)]
     params[3].d = np.abs(params[3].d) + 0.1
-    residual = leaf(*y_shape)
+    residual = drawn(*y_shape)
     assert results("plain") == results("optimised")
 
 
@@ -371,7 +369,7 @@ def test_the_setting_of_plans_has_two_values() -> None:
 
 @pytest.mark.parametrize("size", [64, 5000])
 def test_hooks_see_every_function_and_its_inputs(size: int) -> None:
-    x, loss = chain(size, 4)
+    x, loss = leaf_and_loss(size, 4)
     for _ in range(3):
         loss.forward(clear_no_need_grad=True)
         loss.backward(clear_buffer=True)

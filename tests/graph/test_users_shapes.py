@@ -8,8 +8,8 @@ import kinnor.functions as F
 from kinnor.function import PythonFunction
 
 
-def leaf(*shape):
-    """Returns a leaf of ones."""
+def ones(*shape):
+    """Returns a variable of ones that requires a gradient."""
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
@@ -51,7 +51,7 @@ def test_shapes_can_be_set_in_setup_only(shape, mode):
             inputs[0].reset_shape(shape, True)
             inputs[0].g = 7
 
-    x = leaf(2, 3)
+    x = ones(2, 3)
     text = r"expected `forward_impl` to leave output 0 with shape \(2, 3\), as `setup_impl` did .*, got shape"
     with pytest.raises(nn.ShapeError, match=text):
         Forward()(x).forward()
@@ -88,7 +88,7 @@ def test_the_list_of_outputs_cannot_be_changed(mode):
                     return level
 
             with pytest.raises(ValueError, match="expected `setup_impl` to leave its 1 outputs in their list"):
-                Changed()(leaf(2))
+                Changed()(ones(2))
 
 
 def test_a_billion_outputs_are_refused():
@@ -99,7 +99,7 @@ def test_a_billion_outputs_are_refused():
             return 10**9
 
     with pytest.raises(ValueError, match="expected `min_outputs` to return at most 65536, got 1000000000"):
-        Many()(leaf(2))
+        Many()(ones(2))
 
 
 def test_an_input_that_changes_its_shape_in_setup():
@@ -107,11 +107,12 @@ def test_an_input_that_changes_its_shape_in_setup():
         """Changes the shape of an input during its own setup."""
 
         def setup_impl(self, inputs, outputs):
+            """Sets the shape of the output, then another shape for the variable `of`."""
             super().setup_impl(inputs, outputs)
             if self.of is not None:
                 self.of.reset_shape((self.of.size + 1,), True)
 
-    x, user = leaf(2), Restless()
+    x, user = ones(2), Restless()
     user.of = None
     y = user(x)
     user.of = x

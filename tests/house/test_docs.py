@@ -31,7 +31,8 @@ def generated():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "reference", reference)  # dataclasses look up their module there
         spec.loader.exec_module(reference)
-        return {ROOT / "docs" / page.path for page in reference.pages()}
+        drawn = {ROOT / f"docs/shown/{name}.html" for name in ("graph", "plan", "profile")}
+        return {ROOT / "docs" / page.path for page in reference.pages()} | drawn
 
 
 def snippets(page):
@@ -85,16 +86,83 @@ def test_the_rust_tutorial_shows_compiled_code():
     assert shown[0] in (ROOT / "src/ops/pointwise/activation.rs").read_text()
 
 
+RESULTS = ROOT / "benches/results"
+
+
+def table(text):
+    """Returns the rows of a Markdown table: the first cell, and the others by their headings."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    (_, *heads), _, *rest = rows
+    return {first: dict(zip(heads, cells, strict=True)) for first, *cells in rest}
+
+
+def ranged(numbers, digits):
+    """Returns the smallest and the largest number as a page quotes them."""
+    return f"{min(numbers):.{digits}f} to {max(numbers):.{digits}f}"
+
+
+def measured():
+    """Returns the cells of the table in the README that are measured, from the results of the benches."""
+    rows = json.loads((RESULTS / "peers.json").read_text())["rows"]
+    footprint = table((RESULTS / "footprint.md").read_text())
+    times, memory = {"Kinnor": "1"}, {"Kinnor": "1"}
+    for peer, start in (("PyTorch", "torch"), ("JAX", "jax")):
+        fastest = [row for row in rows if row["peer"].startswith(start)]
+        times[peer] = ranged([1 / row["time"][0] for row in fastest], 1)
+        memory[peer] = ranged([row["memory"][1] / row["memory"][0] for row in fastest], 0)
+    download, imports = {}, {}
+    for name in ("Kinnor", "PyTorch", "JAX", "ONNX Runtime", "NNabla"):
+        (row,) = (cells for first, cells in footprint.items() if first.startswith(name))
+        download[name] = f"{float(row['Download'].removesuffix(' MB')):.0f} MB"
+        seconds = [float(number) for number in re.findall(r"[0-9.]+", row["Import"])]
+        imports[name] = f"{sum(seconds) / len(seconds):.{1 if max(seconds) > 0.3 else 2}f} s"
+    download["PyTorch"] += ", with CUDA"
+    means = {}
+    for name, threads, column in (("models", "2,", 2), ("memory", "", 1)):
+        *_, mean = (RESULTS / f"onnx_{name}.csv").read_text().splitlines()
+        assert mean.startswith(f"geometric mean of all,{threads}")
+        means[name] = 1 / float(mean.split(",")[column])
+    return {
+        "Download": download,
+        "Import after NumPy": imports,
+        "Time of a training step, Kinnor's is 1": times | dict.fromkeys(("ONNX Runtime",), "-"),
+        "Memory of a training step, Kinnor's is 1": memory | dict.fromkeys(("ONNX Runtime",), "-"),
+        "Time of an ONNX model, Kinnor's is 1": {"Kinnor": "1", "ONNX Runtime": f"{means['models']:.1f}"},
+        "Memory of an ONNX model, Kinnor's is 1": {"Kinnor": "1", "ONNX Runtime": f"{means['memory']:.1f}"},
+    }
+
+
 def test_quoted_figures_are_measured():
-    rows = json.loads((ROOT / "benches/results/peers.json").read_text())["rows"]
+    rows = json.loads((RESULTS / "peers.json").read_text())["rows"]
     times = [row["time"][0] for row in rows]
     for name in ("README.md", "docs/index.md", "docs/faq.md"):
         text = " ".join((ROOT / name).read_text().split())
         assert f"{geometric_mean(times):.2f} of the time of the fastest of PyTorch, JAX and TensorFlow" in text
         assert f"{len(rows)} workloads" in text
-    for peer in ("torch", "jax"):
-        ratios = [1 / row["time"][0] for row in rows if row["peer"].startswith(peer)]
-        assert f"| {min(ratios):.1f} to {max(ratios):.1f} |" in (ROOT / "README.md").read_text()
+    fourth = min(row["memory"][1] / row["memory"][0] for row in rows)
+    twelfth = max(row["memory"][1] / row["memory"][0] for row in rows)
+    assert (round(fourth), round(twelfth)) == (4, 12), "docs/index.md says: a fourth to a twelfth of the memory"
+
+
+def test_figures_of_the_comparison_are_measured():
+    """Each row of the README's table that has a digit is measured, and each of its cells is what was measured."""
+    shown = table((ROOT / "README.md").read_text())
+    expected = measured()
+    assert {first for first, cells in shown.items() if re.search(r"\d", "".join(cells.values()))} == set(expected)
+    for first, cells in expected.items():
+        for peer, cell in cells.items():
+            assert shown[first][peer] == cell, (first, peer)
+        for peer, cell in shown[first].items():
+            assert peer in cells or not re.search(r"\d", cell), f"{first}, {peer}: not measured"
+
+
+def test_the_program_of_the_readme_learns(capsys):
+    (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(program.splitlines()) <= 10
+    with nn.parameter_scope("", {}):
+        exec(program, {})
+    *_, last = capsys.readouterr().out.splitlines()
+    assert float(re.search(r"val_accuracy ([0-9.]+)", last)[1]) > 0.8
 
 
 def test_all_pages_are_reachable():

@@ -52,6 +52,12 @@ def test_names_in_the_readme_exist():
         assert (ROOT / path).exists(), path
 
 
+def test_the_tests_have_the_folders_of_the_sources_and_no_files_that_a_program_left():
+    entries = [path.name for path in (ROOT / "tests").iterdir() if path.name != "__pycache__"]
+    assert all(re.fullmatch(r"[a-z_]+|(?:conftest|support)\.py", name) for name in entries), sorted(entries)
+    assert len(entries) <= 14
+
+
 def test_versions_agree():
     assert f'version = "{kinnor.__version__}"' in MANIFEST
 

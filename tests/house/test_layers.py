@@ -63,19 +63,26 @@ RE_EXPORTED = {
 }
 
 
-def expand(tree):
-    """Returns the paths of a tree of imports, such as `a::{b, c::d}`."""
-    head, brace, rest = tree.partition("{")
-    if not brace:
-        return [tree.strip().split(" as ")[0]]
-    parts, depth = [""], 0
-    for sign in rest.rpartition("}")[0]:
+def use_tree(text, prefix=()):
+    """Yields the paths in a `use` declaration, each with the name that it binds."""
+    depth, part, parts = 0, "", []
+    for sign in text + ",":
         depth += (sign == "{") - (sign == "}")
         if sign == "," and depth == 0:
-            parts.append("")
+            parts.append(part.strip())
+            part = ""
         else:
-            parts[-1] += sign
-    return [head.strip() + path for part in parts if part.strip() for path in expand(part)]
+            part += sign
+    for part in filter(None, parts):
+        head, brace, inner = part.partition("{")
+        if brace:
+            names = tuple(name.strip() for name in head.split("::") if name.strip())
+            yield from use_tree(inner.rstrip().removesuffix("}"), (*prefix, *names))
+            continue
+        path, _, name = part.partition(" as ")
+        path = (*prefix, *(name.strip() for name in path.split("::")))
+        path = path[:-1] if path[-1] == "self" else path
+        yield path, name.strip() or "".join(path[-1:])
 
 
 def paths(path, prefix):
@@ -92,7 +99,7 @@ def paths(path, prefix):
                 depth += (text[end] == "{") - (text[end] == "}")
                 end += 1
             tree = text[match.end() : end]
-        found += [(line, one.replace("r#", "")) for one in expand(tree)]
+        found += [(line, "::".join(names).replace("r#", "")) for names, _ in use_tree(tree)]
     return found
 
 
@@ -155,7 +162,8 @@ def test_folders_of_the_graph_import_downwards():
 
 
 def test_the_check_of_layers_sees_nested_imports():
-    assert expand("a::{b, c::{d, e as f}, self}") == ["a::b", "a::c::d", "a::c::e", "a::self"]
+    found = [("::".join(path), name) for path, name in use_tree("a::{b, c::{d, e as f}, self}")]
+    assert found == [("a::b", "b"), ("a::c::d", "d"), ("a::c::e", "f"), ("a", "a")]
     found = paths(ROOT / "src/graph/construct/connect.rs", "crate::graph")
     assert any(name.startswith("budget::eager::") for _, name in found)
 
@@ -179,28 +187,6 @@ def test_fields_of_slots_are_private_to_the_arena():
         assert re.search(rf"(?m)^    {name}: Slab<", (ROOT / "src/graph/arena/mod.rs").read_text()), name
 
 
-def use_tree(text, prefix=()):
-    """Yields the paths in a `use` declaration, each with the name that it binds."""
-    depth, part, parts = 0, "", []
-    for sign in text + ",":
-        depth += (sign == "{") - (sign == "}")
-        if sign == "," and depth == 0:
-            parts.append(part.strip())
-            part = ""
-        else:
-            part += sign
-    for part in filter(None, parts):
-        head, brace, inner = part.partition("{")
-        if brace:
-            names = tuple(name.strip() for name in head.split("::") if name.strip())
-            yield from use_tree(inner.rstrip().removesuffix("}"), (*prefix, *names))
-            continue
-        path, _, name = part.partition(" as ")
-        path = (*prefix, *(name.strip() for name in path.split("::")))
-        path = path[:-1] if path[-1] == "self" else path
-        yield path, name.strip() or path[-1]
-
-
 class CrateImports:
     """The imports between the files of a crate. A module is a tuple of names; `()` is the root."""
 
@@ -222,6 +208,7 @@ class CrateImports:
             self.paths[module] = [path for path, _ in used] + [tuple(path.split("::")) for path in inline]
 
     def defines(self, module, name):
+        """True if the module defines or imports this name."""
         kinds = "struct|enum|trait|fn|type|const|static|union|macro_rules!"
         return re.search(rf"\b(?:{kinds}) {name}\b", self.text[module]) or name in self.bound[module]
 
@@ -256,7 +243,7 @@ class CrateImports:
         return here, True
 
     def edges(self):
-        """Returns the modules that each module imports items of, without those that it lies in."""
+        """Returns for each module the modules whose items it imports, except the modules that contain it."""
         found = {}
         for module, paths in self.paths.items():
             to = set()

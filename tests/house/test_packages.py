@@ -6,11 +6,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+STUBS = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("python/**/*.pyi")} - {"python/kinnor/_core.pyi"}
+"""Files that the build makes and that the packages have."""
 TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
@@ -40,8 +43,12 @@ def test_sources_have_every_file_of_the_build(sources):
     assert len(needed) > 500
     assert needed <= inside
     assert {"Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "LICENSE", "PKG-INFO"} <= inside
-    assert inside <= {*TRACKED, "PKG-INFO"}, "expected nothing that is not under version control"
-    assert not [name for name in inside if name.startswith(("tests/", "docs/", "tools/", ".github/", ".ci/"))]
+    assert inside <= {*TRACKED, "PKG-INFO", *STUBS}, "expected nothing that is not under version control"
+    assert not [name for name in inside if name.startswith(("tests/", "docs/", ".github/", ".ci/"))]
+    assert {name for name in inside if name.startswith("tools/")} == {
+        "tools/backend/kinnor_build.py",
+        "tools/make-stubs",
+    }
 
 
 def test_cargo_knows_the_package_of_the_sources(sources):
@@ -49,6 +56,27 @@ def test_cargo_knows_the_package_of_the_sources(sources):
     assert '"name":"kinnor"' in found
     wanted = re.search(r'^requires = \["(maturin.*)"\]', (sources / "pyproject.toml").read_text(), re.MULTILINE)
     assert wanted, "expected a build that needs maturin alone"
+
+
+def test_wheels_get_stubs_from_their_own_extension(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools/backend")
+    import kinnor_build
+
+    wheel, record = tmp_path / "kinnor-0.1.0-cp310-abi3-any.whl", "kinnor-0.1.0.dist-info/RECORD"
+    names = [name.removeprefix("python/") for name in TRACKED if name.startswith("python/") and name not in STUBS]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in [*names, "kinnor/_core.abi3.so"]:
+            archive.write(ROOT / "python" / name, name)
+        archive.writestr(record, "".join(f"{name},,\n" for name in archive.namelist()) + f"{record},,\n")
+    kinnor_build.complete(wheel)
+    with zipfile.ZipFile(wheel) as archive:
+        listed = {line.split(",")[0]: line for line in archive.read(record).decode().splitlines()}
+        assert sorted(listed) == sorted(archive.namelist())
+        for name in STUBS:
+            content = archive.read(name.removeprefix("python/"))
+            assert content == (ROOT / name).read_bytes()
+            assert listed[name.removeprefix("python/")] == kinnor_build.recorded(name.removeprefix("python/"), content)
+    monkeypatch.delitem(sys.modules, "kinnor_build")
 
 
 def test_the_crate_has_every_file_of_rust():
@@ -79,7 +107,7 @@ def test_releases_call_the_same_commands():
     called = {target for line in re.findall(r"run: make (.*)", text) for target in line.split()}
     assert called == {"wheel", "sdist", "crate", "free-threaded"}
     assert called <= targets
-    assert "maturin build --locked" in text and shutil.which("cargo")
+    assert 'MATURIN_PEP517_ARGS: "--locked"' in text and shutil.which("cargo")
 
 
 def test_pushes_and_pull_requests_run_the_checks():

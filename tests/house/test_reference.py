@@ -51,6 +51,15 @@ def test_each_name_is_shown_once_and_exists(reference):
     assert {name.removeprefix("functions.") for name in names if name.startswith("functions.")} == set(F.__all__)
 
 
+def test_aliases_are_shown_under_the_name_of_the_object(reference):
+    (layers,) = (page for page in reference.pages() if page.title == "Layers")
+    names = [name.removeprefix("layers.") for name in layers.names]
+    assert {"Linear", "Swish", "MultiHeadAttention"} <= set(names)
+    assert not {"Affine", "SiLU", "MultiheadAttention"} & set(names)
+    assert [reference.aliases(f"layers.{name}") for name in ("Linear", "Swish", "ReLU")] == [["Affine"], ["SiLU"], []]
+    assert names == sorted(names, key=str.lower)
+
+
 def test_pages_have_names_of_their_own(reference):
     paths = [page.path for page in reference.pages()]
     assert len(paths) == len(set(paths))

@@ -17,6 +17,8 @@ STYLE = (ROOT / "docs/programs.css").read_text()
 SEARCHED = (
     *("learning rate", "early stopping", "DataLoader", "AdamW", "freeze", "weight decay", "regression", "batch size"),
     *("image folder", "jupyter", "debug", "nn.Module", "resume", "DLPack", "mypy", "GPU"),
+    *("nn.Linear", "kinnor.layers", "nn.fit", "EarlyStopping", "callback", "add_param_group", "ReduceLROnPlateau"),
+    *("state_dict", "model.eval", "requires_grad_", "ModuleList", "optimizer", "LayerNorm", "progress bar"),
 )
 """Words that users of other frameworks search for."""
 
@@ -28,8 +30,19 @@ def hooks(monkeypatch):
     import hooks
 
     yield hooks
-    for name in ("hooks", "pictures", "reference"):
+    for name in ("hooks", "pictures", "reference", "shown"):
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_pages_that_the_library_draws_are_shown(hooks):
+    """Each is inside one page of the site, and loads nothing."""
+    drawn = hooks.shown.all_shown()
+    inside = [name for page in PAGES for name in re.findall(r'<iframe src="../../shown/(\w+)\.html"', page.read_text())]
+    assert sorted(inside) == sorted(drawn) == ["graph", "plan", "profile"]
+    for name, text in drawn.items():
+        assert not re.search(r"<(script|link|img)[^>]*(src|href)=", text), name
+        assert len(text) < 50_000, name
+        assert str(ROOT) not in text, f"{name}: the path of a file of this machine"
 
 
 def words(text):

@@ -2,8 +2,8 @@
 
 import gc
 
-import numpy as np
 import pytest
+from support import chain, random_leaf
 
 import kinnor as nn
 import kinnor.functions as F
@@ -18,18 +18,14 @@ BATCH = 65536
 """Bytes that a thread may allocate or free before other threads see it."""
 
 
-def leaf(seed=0, shape=SHAPE):
-    """Returns a leaf of random values that requires a gradient."""
-    values = np.random.RandomState(seed).uniform(-1, 1, shape).astype(np.float32)
-    return nn.Variable.from_numpy_array(values, need_grad=True)
+def wide_leaf(seed=0, shape=SHAPE):
+    """Returns a variable of random values that requires a gradient, large enough to be counted immediately."""
+    return random_leaf(*shape, seed=seed)
 
 
-def chain(x, n, f=F.tanh):
-    """Applies `f` to `x` `n` times. Returns the mean of the result."""
-    h = x
-    for _ in range(n):
-        h = f(h)
-    return F.mean(h)
+def chain_loss(x, n, f=F.tanh):
+    """Applies `f` to `x` `n` times in succession. Returns the mean of the last result."""
+    return F.mean(chain(x, n, f))
 
 
 def by_backward(loss, leaves):
@@ -81,11 +77,6 @@ def rest(*leaves):
 def beside(leaves):
     """Like `rest`, for a program that is still running."""
     return nn.memory_stats()["live"] - sum(x.d.nbytes for x in leaves) + 256
-
-
-def same(a, b):
-    """True if two lists of arrays are equal bit by bit."""
-    return all((x == y).all() for x, y in zip(a, b, strict=True))
 
 
 def least(run, most):

@@ -14,8 +14,8 @@ def live():
     return nn.memory_stats()["live"]
 
 
-def chain(x, n, keep):
-    """A chain of values that are reshaped and then read by one function or two."""
+def reshaped_chain(x, n, keep):
+    """Returns the result of `n` links that reshape a value in place and read it twice. Adds each view to `keep`."""
     h = x
     for k in range(n):
         h = F.exp(h * -0.5)
@@ -41,7 +41,7 @@ def x():
 
 
 def test_memory_is_freed_after_its_last_use(x):
-    y = chain(x, 6, [])
+    y = reshaped_chain(x, 6, [])
     nn.clear_memory_cache()
     before = live()
     for _ in range(4):
@@ -55,7 +55,7 @@ def test_memory_is_freed_after_its_last_use(x):
 
 def test_memory_of_held_variables_stays(x):
     seen = []
-    y = chain(x, 3, seen)
+    y = reshaped_chain(x, 3, seen)
     for _ in range(3):
         y.forward(clear_buffer=True)
         h = x.d
@@ -88,7 +88,7 @@ def test_leaves_and_values_with_other_readers_stay(x):
 
 def test_gradients_do_not_change(x):
     x.need_grad = True
-    y = chain(x, 3, [])
+    y = reshaped_chain(x, 3, [])
     loss = F.mean(y)
     loss.forward(clear_buffer=True)
     loss.forward(clear_no_need_grad=True)

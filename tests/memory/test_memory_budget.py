@@ -197,7 +197,7 @@ def test_the_context_is_thread_local_and_nests():
     assert seen
 
 
-@pytest.mark.parametrize("wrong", [-1, 1.5, "1"])
+@pytest.mark.parametrize("wrong", [-1, 1.5, "1X", "", "M", "1.5G"])
 def test_a_budget_is_a_number_of_bytes(wrong):
     with pytest.raises(nn.Error, match="memory_budget: expected `bytes` to be"), nn.memory_budget(wrong):
         pass

@@ -1,5 +1,6 @@
 """Memory budgets in eager mode: programs stay within them, and gradients keep the same bits."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,18 +14,18 @@ from budgets import (
     WAYS,
     by_autodiff,
     by_grad,
-    chain,
-    leaf,
+    chain_loss,
     least,
     refused,
     rest,
     retained,
-    same,
     step,
     ways,
+    wide_leaf,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -35,19 +36,19 @@ from kinnor import _core, autodiff
 @ways
 @pytest.mark.parametrize("n", [1, 2, 7, 50])
 def test_a_chain_stays_within_its_budget(n, way):
-    x = leaf()
-    plain, _ = step(lambda x: chain(x, n), [x], None, way)
+    x = wide_leaf()
+    plain, _ = step(lambda x: chain_loss(x, n), [x], None, way)
     for values in (5, 6, 8, 12, 25, 60):
-        gradients, peak = step(lambda x: chain(x, n), [x], values * BYTES, way)
-        assert same(plain, gradients)
+        gradients, peak = step(lambda x: chain_loss(x, n), [x], values * BYTES, way)
+        same(plain, gradients)
         assert peak <= values * BYTES + SLACK
 
 
 def test_a_chain_is_computed_about_twice_with_twice_the_root_of_its_length():
-    x, n = leaf(), 100
+    x, n = wide_leaf(), 100
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + (2 * 10 + 5) * BYTES):
-        loss = chain(x, n)
+        loss = chain_loss(x, n)
         _core.record_clear_flags(True)
         loss.backward()
     # There is one record for each function in backward, and one for each recomputed function.
@@ -67,7 +68,7 @@ def test_any_program_stays_within_its_budget(data):
     held = data.draw(st.sets(st.integers(0, n), max_size=2))
     way = data.draw(st.sampled_from(WAYS))
     part = data.draw(st.floats(0, 1))
-    leaves = [leaf(1), leaf(2)]
+    leaves = [wide_leaf(1), wide_leaf(2)]
     kept = []
 
     def program(x, y):
@@ -94,9 +95,9 @@ def test_any_program_stays_within_its_budget(data):
     low = least(run, most)
     for budget in (low, int(low + part * (most - low))):
         gradients, peak = run(budget)
-        assert same(plain, gradients)
+        same(plain, gradients)
         assert peak <= budget + SLACK
-        assert same(values, [v.d for v in kept])
+        same(values, [v.d for v in kept])
 
 
 def apply(pick, a, b):
@@ -121,35 +122,36 @@ def apply(pick, a, b):
 def test_a_budget_that_is_too_small_is_refused_and_the_graph_stays_usable():
     """In a process of its own, because leftovers of other tests may be evicted between two measurements."""
     program = f"import {Path(__file__).stem} as test; test.refuse_too_small_budgets()"
+    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program], env=os.environ | paths, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
 def refuse_too_small_budgets():
     """Asserts that too small budgets are refused, and that a sufficient one then gives the same bits."""
-    x = leaf()
+    x = wide_leaf()
     others = rest(x)
-    plain, _ = step(lambda x: chain(x, 20), [x], None)
+    plain, _ = step(lambda x: chain_loss(x, 20), [x], None)
     x.grad = None
     with nn.auto_forward(), nn.memory_budget(others + 3 * BYTES):
         with pytest.raises(MemoryError) as caught:
-            chain(x, 20)
+            chain_loss(x, 20)
         assert abs(caught.value.least - others - 4 * BYTES) < SLACK
         assert isinstance(caught.value, nn.Error)
         del caught
-        assert "which the backward run of tanh takes" in refused(nn.BudgetError, lambda: chain(x, 20))
-    assert same(plain, step(lambda x: chain(x, 20), [x], 4 * BYTES)[0])
+        assert "which the backward run of tanh takes" in refused(nn.BudgetError, lambda: chain_loss(x, 20))
+    same(plain, step(lambda x: chain_loss(x, 20), [x], 4 * BYTES)[0])
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
-        loss = chain(x, 20)
+        loss = chain_loss(x, 20)
     for run in (loss.backward, lambda: autodiff.grad(loss, x, retain_graph=True)):
         with nn.memory_budget(others + 3 * BYTES):
             assert "expected at least" in refused(nn.BudgetError, run)
     x.g = 0
     with nn.memory_budget(others + 8 * BYTES):
         loss.backward()
-    assert same(plain, [x.g])
+    same(plain, [x.g])
 
 
 def test_one_function_may_be_too_large():
@@ -161,13 +163,13 @@ def test_one_function_may_be_too_large():
 
 
 def test_held_values_stay():
-    x = leaf()
+    x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
         first = F.tanh(x)
         view = F.sin(first).d
         array = F.cos(first).data
-        loss = chain(first, 30)
+        loss = chain_loss(first, 30)
         assert not first.data.clear_called
         assert not array.clear_called
         loss.backward()
@@ -192,10 +194,10 @@ def values_of(loss):
 
 
 def test_evicted_values_are_recomputed_when_read():
-    x = leaf()
+    x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
-        loss = chain(x, 30)
+        loss = chain_loss(x, 30)
     functions = []
     loss.visit(functions.append)
     expected = nn.NdArray.from_numpy_array(x.d)
@@ -217,10 +219,10 @@ def test_evicted_values_are_recomputed_when_read():
 
 
 def test_a_recomputation_that_would_differ_is_refused():
-    x = leaf()
+    x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
-        loss = chain(x, 30)
+        loss = chain_loss(x, 30)
     x.d = 0.5
     assert "changed since" in refused(autodiff.ModifiedError, lambda: [v.d for v in values_of(loss)])
     assert "changed since" in refused(autodiff.ModifiedError, lambda: autodiff.backward(loss))
@@ -241,7 +243,7 @@ def test_a_network_learns_the_same():
     def train(budget, way):
         """Trains some steps. Returns loss, gradient and parameters, and the peak of memory."""
         nn.seed(3)
-        x = leaf(3, (4, 8, 32, 32))
+        x = wide_leaf(3, (4, 8, 32, 32))
         with nn.parameter_scope("", {}), nn.auto_forward():
             with nn.no_grad():
                 network(x)  # create the parameters first, since creating them evicts nothing
@@ -269,13 +271,13 @@ def test_a_network_learns_the_same():
         for way in ("backward", "autodiff"):
             budget = int(part * most)
             learnt, peak = train(budget, way)
-            assert same(plain, learnt)
+            same(plain, learnt)
             assert peak <= budget + 8 * SLACK
 
 
 @ways
 def test_several_losses_over_one_trunk(way):
-    x = leaf()
+    x = wide_leaf()
 
     def both(x):
         """Two losses over one trunk."""
@@ -298,26 +300,26 @@ def test_several_losses_over_one_trunk(way):
 
     plain, _ = step(both, [x], None, through_both)
     gradients, peak = step(both, [x], 9 * BYTES, through_both)
-    assert same(plain, gradients)
+    same(plain, gradients)
     assert peak <= 9 * BYTES + SLACK
 
 
 def test_gradients_of_gradients():
-    x = leaf()
+    x = wide_leaf()
 
     def penalty(x):
         """A gradient penalty."""
-        (g,) = autodiff.grad(chain(x, 6), x, create_graph=True)
+        (g,) = autodiff.grad(chain_loss(x, 6), x, create_graph=True)
         return F.sum(g * g)
 
     plain, most = step(penalty, [x], None)
     gradients, peak = step(penalty, [x], int(0.7 * most))
-    assert same(plain, gradients)
+    same(plain, gradients)
     assert peak <= 0.7 * most + SLACK
 
 
 def test_a_second_backward_run_gives_the_same():
-    x = leaf()
+    x = wide_leaf()
 
     def twice(loss, leaves):
         """Runs backward twice."""
@@ -325,7 +327,7 @@ def test_a_second_backward_run_gives_the_same():
         loss.backward()
         return [x.g.copy() for x in leaves]
 
-    plain, _ = step(lambda x: chain(x, 20), [x], None, twice)
-    gradients, peak = step(lambda x: chain(x, 20), [x], 8 * BYTES, twice)
-    assert same(plain, gradients)
+    plain, _ = step(lambda x: chain_loss(x, 20), [x], None, twice)
+    gradients, peak = step(lambda x: chain_loss(x, 20), [x], 8 * BYTES, twice)
+    same(plain, gradients)
     assert peak <= 8 * BYTES + SLACK

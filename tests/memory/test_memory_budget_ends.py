@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from support import chain, random_leaf
 
 import kinnor as nn
 import kinnor.functions as F
@@ -14,29 +15,16 @@ BYTES = 4 * 64 * 1024
 SLACK = 4096
 
 
-def leaf():
-    """Returns a leaf of random values."""
-    values = np.random.RandomState(0).uniform(-1, 1, SHAPE).astype(np.float32)
-    return nn.Variable.from_numpy_array(values, need_grad=True)
-
-
-def chain(h, n, f=F.tanh):
-    """Applies `f` `n` times."""
-    for _ in range(n):
-        h = f(h)
-    return h
-
-
 def two(n):
     """A trunk with two heads."""
-    x = leaf()
+    x = random_leaf(*SHAPE)
     trunk = chain(x, n)
     return x, [F.mean(chain(trunk, 3, F.sin)), F.mean(chain(trunk, 3))]
 
 
 def three(n):
     """One loss on top of another, and a separate one; with skips over the trunk."""
-    x = leaf()
+    x = random_leaf(*SHAPE)
     middle = chain(x, n)
     upper = chain(middle + x, n, F.sin)
     return x, [F.mean(upper * middle), F.mean(middle), F.mean(chain(upper, n))]
@@ -44,7 +32,7 @@ def three(n):
 
 def apart(n):
     """Two losses that share only the leaf."""
-    x = leaf()
+    x = random_leaf(*SHAPE)
     return x, [F.mean(chain(x, n)), F.mean(chain(x, n, F.sin))]
 
 

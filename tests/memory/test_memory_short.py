@@ -30,8 +30,8 @@ OLD = np.arange(N, dtype=np.float32)
 NEW = np.arange(N, dtype=np.float64)[::-1].copy()
 
 
-def leaf():
-    """Returns a leaf with known values and gradient."""
+def leaf_with_gradient():
+    """Returns a variable whose values and gradient are `OLD`."""
     x = nn.Variable.from_numpy_array(OLD.copy(), need_grad=True)
     x.g = OLD
     return x
@@ -54,7 +54,7 @@ WRITES = {
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_a_failed_write_of_another_type_changes_nothing(write):
     for lazily in (False, True):
-        x = leaf()
+        x = leaf_with_gradient()
         expected = OLD
         if lazily:
             x.data.fill(3)

@@ -45,7 +45,7 @@ def compared(nodes, feeds, outputs, constants=(), versions=None, rtol=1e-4, atol
     def check(k):
         """Asserts that one feed gives the expected results."""
         for y, wanted in zip(session.run(None, feeds[k]), expected[k], strict=True):
-            same(y, wanted, rtol, atol, level)
+            assert_close(y, wanted, rtol, atol, level)
 
     inputs = list(feeds[0].values())
     called_in_every_way(proto, kinnor.onnx.load(proto), inputs, kinnor.onnx.load(proto)(*inputs), 1e-4, 1e-5)
@@ -56,7 +56,7 @@ def compared(nodes, feeds, outputs, constants=(), versions=None, rtol=1e-4, atol
         list(pool.map(check, turns))
 
 
-def same(y, wanted, rtol=1e-4, atol=1e-5, level=0.0):
+def assert_close(y, wanted, rtol=1e-4, atol=1e-5, level=0.0):
     """Asserts that a result equals the expected one."""
     if isinstance(wanted, (list, dict)):
         assert type(y) is type(wanted)
@@ -65,7 +65,7 @@ def same(y, wanted, rtol=1e-4, atol=1e-5, level=0.0):
             assert list(y) == list(wanted)
             pairs = zip(y.values(), wanted.values(), strict=True)
         for pair in pairs:
-            same(*pair, rtol, atol, level)
+            assert_close(*pair, rtol, atol, level)
         return
     if not isinstance(wanted, np.ndarray):
         assert y == wanted if isinstance(wanted, (str, int)) else abs(y - wanted) <= atol + rtol * abs(wanted)

@@ -51,6 +51,7 @@ def test_fused_products(flags):
     made = node("FusedMatMul", "a b", alpha=0.5, **dict(zip(names, flags, strict=True)))
 
     def factor(first, last, is_transposed, is_batch_last, n):
+        """Returns random matrices whose axes are in the order that the attributes of the node say."""
         rows, columns = (last, first) if is_transposed else (first, last)
         return real(rows, n, columns) if is_batch_last else real(n, rows, columns)
 
@@ -109,6 +110,7 @@ def quantized(**names):
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_layers_of_levels(is_last, dtype):
     def images(n):
+        """Returns n images of 8-bit levels in the layout of the node."""
         return levels(dtype, n, 6, 6, 4) if is_last else levels(dtype, n, 4, 6, 6)
 
     feeds = [{"x": images(n)} for n in (1, 2)]
@@ -183,6 +185,7 @@ def lstm_of_levels(dtype=np.int8, direction="forward", states=False, peepholes=F
     made = node("DynamicQuantizeLSTM", " ".join(names), "y yh yc", hidden_size=size, direction=direction)
 
     def feed(length, batch):
+        """Returns inputs of the network: sequences, and lengths and initial states if it takes them."""
         found = {"x": real(length, batch, 5)}
         if rest.get("lengths"):
             found["lengths"] = np.array([length, max(length - 2, 1), 1][:batch], np.int32)
@@ -219,6 +222,7 @@ def test_sequences_of_several_lengths(kind, direction, states):
     made = node(kind, names, " ".join(outputs), domain="", hidden_size=4, direction=direction)
 
     def feed(length, lengths):
+        """Returns sequences of these lengths, and initial states if the network takes them."""
         found = {"x": real(length, len(lengths), 5), "lengths": np.array(lengths, np.int32)}
         return {**found, **({name: real(n, len(lengths), 4) for name in names.split()[5:]} if states else {})}
 
@@ -249,6 +253,7 @@ def test_attention(kind, has_past, causal):
     made = node("Attention", names, "y present", num_heads=2, unidirectional=causal)
 
     def feed(batch, time, past):
+        """Returns inputs of the attention: sequences, mask, and `past` cached rows if it takes them."""
         found = {"x": real(batch, time, 6), **mask(kind, batch, time, time + past)}
         return {**found, **({"past": real(2, batch, 2, past, 4)} if has_past else {})}
 
@@ -273,6 +278,7 @@ HEADS += [(layout, kind, False) for layout in ("cross", "cached") for kind in (N
 @pytest.mark.parametrize(("layout", "kind", "has_bias"), HEADS)
 def test_multi_head_attention(layout, kind, has_bias):
     def feed(batch, time, n_keys):
+        """Returns inputs of the attention: queries, keys and values in its layout, mask, and cached keys."""
         found = {"q": real(batch, time, 8)}
         past = 3 if layout == "cached" else 0
         if layout == "cross":
@@ -296,6 +302,7 @@ def test_rotary_positions(interleaved, is_offset, is_flat):
     held = {"cos": real(20, 4), "sin": real(20, 4)}
 
     def feed(batch, time):
+        """Returns sequences in the layout of the node, and the positions of their rows."""
         x = real(batch, time, 16) if is_flat else real(batch, 2, time, 8)
         return {"x": x, "p": np.array([3]) if is_offset else RNG.integers(0, 20, (batch, time))}
 
@@ -317,6 +324,7 @@ def test_grouped_queries(settings, stage):
     held = {"cos": real(30, width // 2), "sin": real(30, width // 2)} if settings.get("rotary") else {}
 
     def feed(batch, time, past, total):
+        """Returns inputs of the attention: `past` rows are cached, and `total` rows are valid with the new ones."""
         if is_packed:
             found = {"x": real(batch, time, (heads + 2 * groups) * width)}
         else:

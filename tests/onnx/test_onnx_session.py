@@ -160,6 +160,7 @@ def test_threads_share_a_session(session):
     feeds = [{"x": RNG.standard_normal((k, 4)).astype(np.float32), "n": np.arange(k)} for k in (1, 2, 5, 9)]
 
     def work(k):
+        """Runs the session with one of four inputs and checks the results."""
         feed = feeds[k % 4]
         y, m = session.run(None, feed)
         np.testing.assert_allclose(y, np.tanh(feed["x"] @ W), rtol=1e-5)
@@ -200,6 +201,7 @@ def test_a_run_in_another_thread_calls_back(session):
     done, found = threading.Event(), []
 
     def callback(outputs, data, text):
+        """Notes the results of the run and wakes the test."""
         found.append((outputs, data, text))
         done.set()
 

@@ -212,6 +212,17 @@ def test_clipping_takes_numbers_and_arrays():
         F.clip_by_value(x, None, 1)
 
 
+@pytest.mark.parametrize("limit", [0.5, nn.Variable.from_numpy_array(np.full((3, 1), 0.5, np.float32))])
+def test_gradients_of_clipping_do_not_visit_the_comparison(limit):
+    x = nn.Variable.from_numpy_array(np.arange(1, 13, dtype=np.float32).reshape(3, 4), need_grad=True)
+    y = F.clip_by_norm(x, limit, axis=1)
+    y.forward()
+    visited = []
+    y.backward(function_pre_hook=lambda f: visited.append(f.name))
+    assert "NormNormalization" in visited
+    assert "Norm" not in visited
+
+
 def test_dot_matches_numpy():
     rng = np.random.default_rng(0)
     for a, b in (((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((), (2,))):

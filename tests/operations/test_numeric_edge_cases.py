@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import leaf_of
 
 import kinnor as nn
 import kinnor.functions as F
@@ -17,35 +18,30 @@ NAN, INF = np.nan, np.inf
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
 
 INDEXED = {
-    "softmax_cross_entropy": lambda i: F.softmax_cross_entropy(leaf(SCORES), i),
-    "categorical_cross_entropy": lambda i: F.categorical_cross_entropy(leaf(SCORES / 10), i),
-    "top_n_error": lambda i: F.top_n_error(leaf(SCORES), i),
-    "embed": lambda i: F.embed(i, leaf(SCORES)),
-    "gather": lambda i: F.gather(leaf(SCORES), i, axis=1),
-    "gather_nd": lambda i: F.gather_nd(leaf(SCORES), i),
-    "scatter_nd": lambda i: F.scatter_nd(leaf([1.0]), i, shape=(2, 3)),
-    "scatter_add": lambda i: F.scatter_add(leaf(SCORES), i, leaf(np.ones((2, 1))), axis=1),
+    "softmax_cross_entropy": lambda i: F.softmax_cross_entropy(leaf_of(SCORES), i),
+    "categorical_cross_entropy": lambda i: F.categorical_cross_entropy(leaf_of(SCORES / 10), i),
+    "top_n_error": lambda i: F.top_n_error(leaf_of(SCORES), i),
+    "embed": lambda i: F.embed(i, leaf_of(SCORES)),
+    "gather": lambda i: F.gather(leaf_of(SCORES), i, axis=1),
+    "gather_nd": lambda i: F.gather_nd(leaf_of(SCORES), i),
+    "scatter_nd": lambda i: F.scatter_nd(leaf_of([1.0]), i, shape=(2, 3)),
+    "scatter_add": lambda i: F.scatter_add(leaf_of(SCORES), i, leaf_of(np.ones((2, 1))), axis=1),
     "one_hot": lambda i: F.one_hot(i, (3,)),
 }
 """Operations that take indices of shape (2, 1), by name."""
-
-
-def leaf(values, dtype=np.float32, need_grad=True):
-    """Returns a leaf with these values."""
-    return nn.Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
 @pytest.mark.parametrize("name", INDEXED)
 @pytest.mark.parametrize("wrong", [1.7, 0.9995, -0.4, NAN, INF, -INF])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_indices_are_whole_numbers(name, wrong, dtype):
-    index = leaf([[0.0], [wrong]], dtype, need_grad=False)
+    index = leaf_of([[0.0], [wrong]], dtype, need_grad=False)
     y = INDEXED[name](index)
     with pytest.raises(nn.IndexRangeError, match=rf"^{name}: expected whole numbers in \w+, got \S+ at \(1, 0\)$"):
         y.forward()
     index.d = [[0.0], [1.0]]
     y.forward()
-    expected = INDEXED[name](leaf([[0], [1]], np.int64, need_grad=False))
+    expected = INDEXED[name](leaf_of([[0], [1]], np.int64, need_grad=False))
     expected.forward()
     assert np.array_equal(y.d, expected.d)
 
@@ -55,20 +51,20 @@ def test_fractional_indices_are_truncated_under_nnabla_names(name):
     before = _core.dialect()
     _core.set_dialect("nnabla")
     try:
-        y, z = (INDEXED[name](leaf([[0.0], [last]], need_grad=False)) for last in (1.9, NAN))
+        y, z = (INDEXED[name](leaf_of([[0.0], [last]], need_grad=False)) for last in (1.9, NAN))
         y.forward()
         with pytest.raises(nn.IndexRangeError, match="got NaN at"):
             z.forward()
     finally:
         _core.set_dialect(before)
-    expected = INDEXED[name](leaf([[0], [1]], np.int64, need_grad=False))
+    expected = INDEXED[name](leaf_of([[0], [1]], np.int64, need_grad=False))
     expected.forward()
     assert np.array_equal(y.d, expected.d)
 
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "categorical_cross_entropy", "embed", "gather", "gather_nd"])
 def test_indices_are_checked_again_in_backward(name):
-    index = leaf([[0.0], [1.0]], need_grad=False)
+    index = leaf_of([[0.0], [1.0]], need_grad=False)
     y = INDEXED[name](index)
     y.forward()
     index.d = [[0.0], [0.5]]
@@ -78,8 +74,8 @@ def test_indices_are_checked_again_in_backward(name):
 
 def test_indices_written_through_a_view():
     """A cached integer copy must not hide later writes through the view."""
-    index = leaf([0.0, 2.0, 1.0], need_grad=False)
-    y = F.embed(index, leaf(SCORES.T))
+    index = leaf_of([0.0, 2.0, 1.0], need_grad=False)
+    y = F.embed(index, leaf_of(SCORES.T))
     y.forward()
     view = index.d
     view[2] = NAN
@@ -93,7 +89,7 @@ def test_indices_written_through_a_view():
 def test_large_whole_numbers_are_out_of_range():
     for large in (1e30, -1e30, 2.0**52, 2.0**63):
         with pytest.raises(nn.IndexRangeError, match="gather"):
-            F.gather(leaf(SCORES), leaf([large], np.float64, need_grad=False)).forward()
+            F.gather(leaf_of(SCORES), leaf_of([large], np.float64, need_grad=False)).forward()
 
 
 KEEP = {
@@ -123,7 +119,7 @@ KEEP = {
 @pytest.mark.parametrize("name", KEEP)
 @pytest.mark.parametrize("n", [1, 67])
 def test_nan_stays_nan(name, n):
-    x = leaf(np.where(np.arange(n) % 3 == 0, NAN, np.arange(n) - 30.0))
+    x = leaf_of(np.where(np.arange(n) % 3 == 0, NAN, np.arange(n) - 30.0))
     y = getattr(F, name)(x)
     for _ in range(2):
         y.forward()
@@ -135,25 +131,25 @@ def test_nan_stays_nan(name, n):
 
 
 def test_nan_stays_nan_in_pairs():
-    one, other = leaf([NAN, 1.0, NAN, 2.0]), leaf([1.0, NAN, NAN, 3.0])
+    one, other = leaf_of([NAN, 1.0, NAN, 2.0]), leaf_of([1.0, NAN, NAN, 3.0])
     for f in (F.maximum2, F.minimum2):
         y = f(one, other)
         y.forward()
         assert np.isnan(y.d[:3]).all() and y.d[3] in (2.0, 3.0)
-    y = F.crelu(leaf([[NAN, 1.0]]))
+    y = F.crelu(leaf_of([[NAN, 1.0]]))
     y.forward()
     assert np.isnan(y.d[0, [0, 2]]).all() and y.d[0, [1, 3]].tolist() == [1.0, 0.0]
     for bound in (F.maximum_scalar, F.minimum_scalar):
-        y = bound(leaf([1.0, -1.0]), NAN)
+        y = bound(leaf_of([1.0, -1.0]), NAN)
         y.forward()
         assert np.isnan(y.d).all()
 
 
 def test_nan_is_an_error_in_metrics():
-    y = F.top_n_error(leaf([[NAN, 0.1], [0.5, 0.1]]), leaf([[0.0], [0.0]]))
+    y = F.top_n_error(leaf_of([[NAN, 0.1], [0.5, 0.1]]), leaf_of([[0.0], [0.0]]))
     y.forward()
     assert y.d.tolist() == [[1.0], [0.0]]
-    y = F.binary_error(leaf([[NAN, 0.1]]), leaf([[0.0, NAN]]))
+    y = F.binary_error(leaf_of([[NAN, 0.1]]), leaf_of([[0.0, NAN]]))
     y.forward()
     assert y.d.tolist() == [[1.0, 1.0]]
 
@@ -165,13 +161,13 @@ def test_fused_relu_keeps_bits(kind):
     if kind == "add":
         x, h = special, lambda v: F.add_scalar(v, -0.0)
     elif kind == "affine":
-        x, h = special[:, None], lambda v: F.affine(v, leaf(np.ones((1, 37))))
+        x, h = special[:, None], lambda v: F.affine(v, leaf_of(np.ones((1, 37))))
     else:
-        x, h = special.reshape(1, 1, 3, 9), lambda v: F.convolution(v, leaf(np.ones((5, 1, 1, 1))))
-    together = F.relu(h(leaf(x)))
-    before = h(leaf(x))
+        x, h = special.reshape(1, 1, 3, 9), lambda v: F.convolution(v, leaf_of(np.ones((5, 1, 1, 1))))
+    together = F.relu(h(leaf_of(x)))
+    before = h(leaf_of(x))
     before.forward()
-    alone = F.relu(leaf(before.d))
+    alone = F.relu(leaf_of(before.d))
     alone.forward()
     for _ in range(3):
         together.forward(clear_no_need_grad=True)
@@ -203,21 +199,21 @@ REFUSED = [
 def test_arguments_without_meaning_are_refused(name, args):
     argument = next(iter(args))
     with pytest.raises(nn.ArgumentError, match=f"^{name}: expected `{argument}` to be"):
-        getattr(F, name)(leaf(X), **args)
+        getattr(F, name)(leaf_of(X), **args)
 
 
 @pytest.mark.parametrize("wrong", [-1.0, NAN])
 def test_tolerances_of_losses_are_not_negative(wrong):
     for f, argument in ((F.huber_loss, "delta"), (F.epsilon_insensitive_loss, "epsilon")):
         with pytest.raises(nn.ArgumentError, match=f"expected `{argument}` to be zero or more"):
-            f(leaf(X), leaf(X), wrong)
+            f(leaf_of(X), leaf_of(X), wrong)
 
 
 def test_random_arguments():
     with pytest.raises(nn.ArgumentError, match="sigma"):
         F.randn(0, INF, (3,))
     with pytest.raises(nn.ArgumentError, match="prob"):
-        F.random_erase(leaf(np.ones((1, 1, 4, 4))), prob=5.0)
+        F.random_erase(leaf_of(np.ones((1, 1, 4, 4))), prob=5.0)
 
 
 def test_ranges_wider_than_the_largest_number():
@@ -232,7 +228,7 @@ def test_ranges_wider_than_the_largest_number():
 @pytest.mark.parametrize("val", [0.5, 1.5, 2.5, -0.5, -1.5, 1.0, 2.0, 3.0, -1.0, -2.0, 0.0, 1.7])
 def test_powers_have_the_special_cases_of_c(val):
     x = np.array([-INF, INF, -0.0, 0.0, 1.0, -1.0, NAN], np.float32)
-    y = F.pow_scalar(leaf(x), val)
+    y = F.pow_scalar(leaf_of(x), val)
     y.forward()
     # NumPy computes the power of a half as a square root, which has other special cases.
     with np.errstate(all="ignore"):

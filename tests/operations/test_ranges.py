@@ -210,6 +210,7 @@ def test_gradients_of_every_magnitude_are_clipped(kind, axis):
 
 
 def parameter(values, grad, dtype):
+    """Returns a parameter with these values and this gradient."""
     p = nn.Variable.from_numpy_array(values.astype(dtype), need_grad=True)
     p.grad.cast(dtype)[...] = grad
     return p

@@ -95,13 +95,16 @@ class Throw:
 
 
 def state(x: Any) -> np.ndarray | None:
-    """Returns the values, which a refused call may not change. None if they are cleared."""
+    """Returns the values, which a refused call may not change. None if they are cleared or not computed."""
     data = x.data if isinstance(x, nn.Variable) else x
     if data.clear_called:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return np.array(data.data, np.float32)
+        try:
+            return np.array(data.data, np.float32)
+        except nn.NotComputedError:
+            return None
 
 
 def shown(x: Any) -> str:

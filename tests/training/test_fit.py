@@ -77,6 +77,7 @@ def test_a_function_of_a_batch_is_trained_too():
     seen = set()
 
     def step(x, t, training):
+        """Builds loss and metric of a small network with batch normalization. Notes `training`."""
         seen.add(training)
         h = PF.batch_normalization(PF.affine(x, 32), batch_stat=training)
         y = PF.affine(F.relu(h), 10, name="last")
@@ -117,6 +118,7 @@ def test_a_step_is_what_the_loop_by_hand_does():
 
 def test_accumulated_batches_are_one_large_batch():
     def trained(**arguments):
+        """Returns a linear model after one epoch of `fit` with these arguments."""
         nn.seed(3)
         module = L.Sequential(L.Flatten(), L.Linear(64, 10))
         nn.fit(module, TRAIN, "cross_entropy", epochs=1, solver=S.Sgd(lr=0.5), verbose=False, **arguments)
@@ -165,6 +167,7 @@ def test_early_stopping_restores_the_best_parameters():
     module = network()
 
     def note(run):
+        """Sets the value that early stopping watches, and notes the parameters."""
         run.logs["mine"] = next(values)
         kept.append({name: v.d.copy() for name, v in module.state_dict().items()})
 
@@ -193,6 +196,7 @@ class Stop(Callback):
 @pytest.mark.parametrize("kind", ["arrays", "iterator"])
 def test_a_run_that_goes_on_ends_in_the_same_bits(tmp_path, kind):
     def run(path, *callbacks, resume=True):
+        """Trains with a checkpoint at `path`. Returns history, parameters and the stopping callback."""
         nn.seed(4)
         module, stopping = network(0.3), EarlyStopping(patience=9)
         data = TRAIN
@@ -301,9 +305,11 @@ def test_bars_in_notebooks(monkeypatch):
         """Records what a page shows."""
 
         def update(self, content):
+            """Notes what a notebook would show in place of the last content."""
             shown.append(content)
 
     def display(content, display_id):
+        """Notes what a notebook would show. Returns the handle that replaces it."""
         shown.append(content)
         return Handle()
 

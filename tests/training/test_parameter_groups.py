@@ -166,6 +166,7 @@ def test_gradients_of_all_groups_are_clipped_together():
 
 def test_groups_are_saved_and_loaded_together(tmp_path):
     def trained(seed):
+        """Returns a module and its solver, with a group, after `seed + 1` steps."""
         module, solver = network(seed), S.Adam(alpha=0.1)
         solver.set_parameters(module)
         solver.add_group(module[1], alpha=0.2)

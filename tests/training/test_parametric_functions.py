@@ -326,7 +326,7 @@ def test_a_refused_call_registers_nothing():
         lambda: PF.affine(x, 3, b_init=np.zeros(4)),
         lambda: PF.affine(x, 3, apply_b=lambda b: 1 / 0),
         lambda: PF.affine(x, 3, 1, None, None, False, None, True, None, None, "n", 1),
-        lambda: PF.convolution(x, 4, 3),
+        lambda: PF.convolution(x, 4, 9),
         lambda: PF.convolution(x, 4, (3,)),
         lambda: PF.convolution(x, 4, (9, 9)),
         lambda: PF.convolution(x, 4, (3, 3), group=4),

@@ -10,6 +10,7 @@ import pytest
 import kinnor as nn
 import kinnor.functions as F
 import kinnor.solvers as S
+from kinnor import _core
 
 RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
 
@@ -198,6 +199,71 @@ def test_zeroed_gradients_are_skipped():
     assert [state.t for state in s.get_states().values()] == [1, 0]
 
 
+LOOKS = {
+    "g": lambda w: w.g,
+    "grad": lambda w: w.grad.data,
+    "array": lambda w: np.asarray(w.grad),
+    "repr": lambda w: (repr(w), repr(w.grad)),
+    "get_data": lambda w: w.grad.get_data("r"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_at_a_zeroed_gradient_changes_no_parameter(look, name):
+    w = parameter(2)
+    s = solver(name, w=w)
+    s.update()  # With moments, that a step without a gradient would move the parameter by.
+    s.zero_grad()
+    before, calls = w.d.copy(), []
+    shown = LOOKS[look](w)
+    s.weight_decay(0.5)
+    s.update(update_post_hook=lambda: calls.append("update"))
+    np.testing.assert_array_equal(w.d, before)
+    assert (calls, s.get_states()["w"].t) == ([], 1)
+    del shown
+
+
+def test_a_gradient_written_through_a_view_counts():
+    for value in (1.0, np.array([0.0, 2.0])):
+        w = parameter(2)
+        s = solver("Sgd", w=w)
+        s.zero_grad()
+        before = w.d.copy()
+        w.g[...] = value
+        s.update()
+        np.testing.assert_array_equal(w.d, before - np.float32(1e-3) * np.asarray(value, np.float32))
+
+
+def test_a_gradient_that_is_computed_as_zero_counts_after_a_look():
+    w = parameter(2)
+    s = solver("Momentum", w=w)
+    s.update()
+    s.zero_grad()
+    assert not w.g.any()
+    loss = F.sum(w * 0)
+    loss.forward()
+    loss.backward()
+    before = w.d.copy()
+    s.update()
+    assert (w.d != before).all()
+
+
+def test_a_look_counts_as_a_gradient_in_programs_of_nnabla():
+    before = _core.dialect()
+    _core.set_dialect("nnabla")
+    try:
+        w = parameter(2)
+        s = solver("Momentum", w=w)
+        s.update()
+        s.zero_grad()
+        assert not w.g.any()
+        s.update()
+        assert s.get_states()["w"].t == 2
+    finally:
+        _core.set_dialect(before)
+
+
 def test_weight_decay_is_added_or_fused():
     w = parameter(3)
     s = solver("Sgd", w=w)
@@ -277,7 +343,7 @@ def test_an_exception_in_a_hook_is_not_wrapped():
     before = float(b)
 
     class Stop(Exception):
-        pass
+        """Raised by the hook."""
 
     def stop():
         """A hook that raises."""

@@ -15,6 +15,7 @@ from mkdocs.structure.files import File
 sys.path.insert(0, str(Path(__file__).parent))
 import pictures
 import reference
+import shown
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -37,11 +38,13 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Creates the pages of the reference and their pictures."""
+    """Creates the pages of the reference, their pictures, and the pages that the library draws."""
     for page in reference.pages():
         files.append(File.generated(config, page.path, content=text(page)))
     for name, drawn in pictures.all_pictures().items():
         files.append(File.generated(config, f"reference/{name}.svg", content=drawn))
+    for name, drawn in shown.all_shown().items():
+        files.append(File.generated(config, f"shown/{name}.html", content=drawn))
     return files
 
 
@@ -50,6 +53,8 @@ def text(page: reference.Page) -> str:
     parts = [f"# {page.title}\n\n{page.about}\n"]
     for name in page.names:
         parts.append(f"::: kinnor.{name}\n")
+        if others := reference.aliases(name):
+            parts.append(f"*Other names of it: {', '.join(f'`{other}`' for other in others)}.*\n")
         last = name.rpartition(".")[2]
         if page.title in reference.FAMILIES and last in pictures.CURVES | pictures.WINDOWS:
             said = pictures.WINDOWS.get(last, "The function, and its derivative (dashed).")

@@ -82,6 +82,7 @@ SUBJECTS = {
             "IndexRangeError",
             "InternalError",
             "ModifiedError",
+            "NotComputedError",
             "ParameterError",
             "RangeError",
             "ShapeError",
@@ -98,10 +99,8 @@ SUBJECTS = {
             "grad",
             "no_grad",
             "context",
-            "compat.contrib.context",
             "compat.ext_utils",
             "available_contexts",
-            "compat.cpu",
             "set_num_threads",
             "get_num_threads",
             "set_conv_algorithm",
@@ -128,7 +127,7 @@ SUBJECTS = {
     "Gradients": ("Gradients of any order, in dynamic mode and by functions.", ("autodiff", "autodiff.graph")),
     "Parameters and modules": (
         "Parameters live in a tree under their names; modules keep their own.",
-        ("parameter", "core", "compat.experimental.parametric_function_class", "initializer"),
+        ("parameter", "core", "initializer"),
     ),
     "Layers": (
         "Modules that make their parameters when they are built. They follow the training and evaluation modes.",
@@ -148,13 +147,11 @@ SUBJECTS = {
             "datasets",
             "data.data_iterator",
             "data.data_source",
-            "compat.utils.data_source",
             "data.data_source_implements",
             "data.cache_data_source",
             "data.csv_data_source",
             "data.image_folder",
             "data.workers",
-            "compat.utils.create_cache",
             "data.data_source_loader",
             "data.download",
             "compat.utils.image_utils",
@@ -171,19 +168,12 @@ SUBJECTS = {
             "nnp.project_load",
             "compat.utils.save",
             "compat.utils.nnp_graph",
-            "compat.utils.nnp_format",
         ),
     ),
     "ONNX files": ("Networks from other frameworks and for them: see also [the operators](../onnx.md).", ("onnx",)),
     "Networks as data": (
         "Graphs that are kept, changed and written without being run.",
-        (
-            "nnp",
-            "compat.experimental.graph_converters",
-            "compat.utils.factorization",
-            "parametric_functions.cpd",
-            "compat.utils.qnn",
-        ),
+        ("nnp",),
     ),
     "Models": (
         "Networks for images, with trained weights.",
@@ -202,7 +192,7 @@ SUBJECTS = {
     ),
     "Several processes": (
         "Training on more than one process.",
-        ("distributed", "place", "CommunicatorBackwardCallback", "compat.utils.communicator_util"),
+        ("distributed", "place", "CommunicatorBackwardCallback"),
     ),
     "Watching a run": (
         "Curves, pictures, profiles, progress.",
@@ -212,24 +202,42 @@ SUBJECTS = {
             "compat.mlflow_save_load_model",
             "profiling",
             "pictures",
-            "compat.experimental.viewers",
             "tensorboard",
-            "compat.utils.inspection",
-            "compat.utils.profiler",
-            "compat.utils.function_profile",
-            "compat.utils.progress",
             "logger",
-            "compat.testing",
         ),
     ),
     "Training loops": (
         "`fit` trains a model in one call. The other classes are its parts.",
-        ("training", "compat.utils.callback"),
+        ("training",),
     ),
     "Random state": ("Seeds and generators of random numbers.", ("seed", "random")),
-    "NNabla compatibility": (
-        "Modules that only NNabla's programs use.",
+    "Graph converters": (
+        "NNabla's classes that rewrite graphs, and training of quantized networks.",
         (
+            "compat.experimental.graph_converters",
+            "compat.utils.factorization",
+            "parametric_functions.cpd",
+            "compat.utils.qnn",
+        ),
+    ),
+    "NNabla compatibility": (
+        "Modules that only NNabla's programs use. New programs have other names for the same: see "
+        "[from NNabla](../guide/from_nnabla.md).",
+        (
+            "compat.experimental.parametric_function_class",
+            "compat.contrib.context",
+            "compat.cpu",
+            "compat.utils.data_source",
+            "compat.utils.create_cache",
+            "compat.utils.nnp_format",
+            "compat.experimental.viewers",
+            "compat.utils.inspection",
+            "compat.utils.profiler",
+            "compat.utils.function_profile",
+            "compat.utils.progress",
+            "compat.testing",
+            "compat.utils.communicator_util",
+            "compat.utils.callback",
             "compat.utils.py23_compatible",
             "compat.utils.signature_utils",
             "compat.utils.image_utils.backend_manager",
@@ -242,6 +250,9 @@ SUBJECTS = {
     ),
 }
 """Other pages: their subjects, and the names of `kinnor` on them. A module stands for all of its `__all__`."""
+
+ALPHABETICAL = {"Layers", "Parametric functions"}
+"""Pages whose names are sorted, like pages of functions. Others are in the order of their modules."""
 
 INSIDE = {
     "compat.utils.network_passes",
@@ -297,11 +308,22 @@ def at(name: str) -> Any:
 
 
 def members(name: str) -> list[str]:
-    """Returns the names that one entry of `SUBJECTS` stands for. A module stands for all names that it lists."""
+    """Returns the names that one entry of `SUBJECTS` stands for. A module stands for all names that it lists.
+
+    An object's own name comes before its aliases, so that the page shows it under its own name.
+    """
     if f"kinnor.{name}" not in MODULES:
         return [name]
     module = importlib.import_module(f"kinnor.{name}")
-    return [f"{name}.{each}" for each in module.__all__ if is_documented(getattr(module, each))]
+    listed = sorted(module.__all__, key=lambda each: getattr(getattr(module, each), "__name__", each) != each)
+    return [f"{name}.{each}" for each in listed if is_documented(getattr(module, each))]
+
+
+def aliases(name: str) -> list[str]:
+    """Returns the other names that the module of an object has for it."""
+    outer, _, last = name.rpartition(".")
+    listed = getattr(importlib.import_module(f"kinnor.{outer}"), "__all__", ()) if f"kinnor.{outer}" in MODULES else ()
+    return sorted(each for each in listed if each != last and at(f"{outer}.{each}") is at(name))
 
 
 def is_documented(what: Any) -> bool:
@@ -321,9 +343,12 @@ def pages() -> tuple[Page, ...]:
     found, shown = [], set()
     for title, sources in FAMILIES.items():
         names = [n for source in sources for n, file in declared.items() if file.startswith(source) and n in F.__all__]
-        names += [n for n, page in COMPOSED.items() if page == title]
+        names = sorted([*names, *(n for n, page in COMPOSED.items() if page == title)], key=str.lower)
         shown |= {id(getattr(F, n)) for n in names}
-        about = "With variables, a function builds a node of the graph. With an `NdArray`, it computes immediately."
+        about = (
+            "With variables, a function builds a node of the graph. With an `NdArray`, as in the examples, it computes "
+            "immediately. [All functions](../functions.md) lists the other families."
+        )
         found.append(Page(title, about, tuple(f"functions.{n}" for n in names)))
     for title, (about, listed) in SUBJECTS.items():
         names = []
@@ -332,6 +357,8 @@ def pages() -> tuple[Page, ...]:
             if id(target) not in shown or not callable(target):
                 shown.add(id(target))
                 names.append(name)
+        if title in ALPHABETICAL:
+            names.sort(key=str.lower)
         found.append(Page(title, about, tuple(names)))
     return tuple(found)
 

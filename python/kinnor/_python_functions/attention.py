@@ -69,6 +69,17 @@ def multi_head_attention(
         ArgumentError: If `dropout` is out of range.
     Source:
         Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[[1.0, 0.0]], [[0.0, 1.0]]])  # two steps, a batch of one, width 2
+        >>> eye = nn.NdArray.from_numpy_array([[1.0, 0.0], [0.0, 1.0]])
+        >>> y, weights = F.multi_head_attention(x, x, x, 1, eye, eye, eye, eye)
+        >>> y.data.round(3)[:, 0]
+        array([[0.67, 0.33],
+               [0.33, 0.67]], dtype=float32)
+        >>> weights.shape  # batch, targets, sources
+        (1, 2, 2)
     """
     y, weights = attended(
         query,

@@ -114,6 +114,15 @@ def slice(
 
     Raises:
         ArgumentError: If a step is zero, or there are more entries than axes.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+        >>> F.slice(x, start=(0, 1), stop=(2, 3)).data
+        array([[2., 3.],
+               [5., 6.]], dtype=float32)
+        >>> F.slice(x, start=(0, 0), stop=(1, 3), step=(1, 2)).data
+        array([[1., 3.]], dtype=float32)
     """
     if not isinstance(x, (Variable, NdArray)):
         raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
@@ -228,6 +237,12 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
 
     Raises:
         TypeError: If a bound is not a number, Variable or NdArray.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-2.0, 0.5, 2.0])
+        >>> F.clip_by_value(x, -1.0, 1.0).data
+        array([-1. ,  0.5,  1. ], dtype=float32)
     """
     for name, bound in (("min", min), ("max", max)):
         if not isinstance(bound, (int, float, np.number, Variable, NdArray)):
@@ -252,37 +267,40 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
     Raises:
         ValueError: If `clip_norm` is a number that is not positive.
         TypeError: If `clip_norm` is not a number, Variable or NdArray.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([3.0, 4.0])
+        >>> F.clip_by_norm(x, 1.0).data.round(3)
+        array([0.6, 0.8], dtype=float32)
+        >>> F.clip_by_norm(x, 10.0).data
+        array([3., 4.], dtype=float32)
     """
     # The norm is compared but never squared or multiplied, so that no intermediate result overflows.
     result: T
     if isinstance(clip_norm, (int, float, np.number)):
         if not clip_norm > 0:
             raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
-        is_inside = f.less_equal_scalar(norm_for_where(x, axis), float(clip_norm))
+        is_inside = without_gradient(f.less_equal_scalar(f.norm(x, 2.0, axis, True), float(clip_norm)))
+        is_inside = f.broadcast(is_inside, tuple(x.shape))
         clipped = f.norm_normalization(x, 2.0, axis, 0.0)
         result = f.where(is_inside, x, clipped if clip_norm == 1 else f.mul_scalar(clipped, float(clip_norm)))
     elif isinstance(clip_norm, (Variable, NdArray)):
         shape: tuple[int, ...] = np.broadcast_shapes(tuple(x.shape), tuple(clip_norm.shape))
         if shape != tuple(x.shape):
             x = f.broadcast(f.reshape(x, (*(1,) * (len(shape) - len(x.shape)), *x.shape)), shape)
-        is_inside = f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm)
+        is_inside = without_gradient(f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm))
         result = f.where(is_inside, x, clip_norm * f.norm_normalization(x, 2.0, axis, 0.0))
     else:
         raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
     return result
 
 
-def norm_for_where(x: T, axis: int | Sequence[int] | None) -> T:
-    """The Euclidean norm in a shape that `where` accepts as its condition: the shape of `x`, or its first axes."""
-    ndim = len(x.shape)
-    axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
-    result: T
-    if {k % ndim for k in axes} == set(range(ndim - len(axes), ndim)):
-        result = f.norm(x, 2.0, axis)
-    else:
-        # The norm is at least as large as each element, so the maximum broadcasts it without a change.
-        result = f.maximum2(f.norm(x, 2.0, axis, True), x)
-    return result
+def without_gradient(condition: T) -> T:
+    """The condition, marked so that backward runs do not visit the functions that made it."""
+    if isinstance(condition, Variable):
+        condition.need_grad = False
+    return condition
 
 
 def dot(a: Any, b: Any, out: Any = None) -> Any:
@@ -302,6 +320,13 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         ShapeError: If the lengths of these axes differ.
         ValueError: If `out` does not fit.
         TypeError: If one operand is a Variable or NdArray, and the other a NumPy array.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> y = nn.NdArray.from_numpy_array([1.0, 10.0])
+        >>> F.dot(x, y).data
+        array([21., 43.], dtype=float32)
     """
     arrays = (Variable, NdArray)
     ours = [isinstance(x, arrays) for x in (a, b)]
@@ -374,6 +399,14 @@ def bit_shift(x: T, shift: T, direction: str = "LEFT") -> T:
         ShapeError: If the shapes do not broadcast.
         IndexError: If an element is not an integer.
         ValueError: If an element is negative.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, bits = nn.NdArray.from_numpy_array([1, 2, 12]), nn.NdArray.from_numpy_array([3, 1, 2])
+        >>> F.bit_shift(x, bits).data
+        array([ 8,  4, 48])
+        >>> F.bit_shift(x, bits, direction="RIGHT").data
+        array([0, 1, 3])
     """
     bits = min(63, 8 * type_of(x).itemsize) if type_of(x).kind == "u" else 63
     result: T = f.bit_shift(x, shift, direction, bits)
@@ -429,6 +462,12 @@ def reduce(x: T, op: str = "sum") -> T:
 
     Raises:
         ArgumentError: If `op` is neither.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+        >>> F.reduce(x, op="mean").data
+        array(2.5, dtype=float32)
     """
     if op not in ("sum", "mean"):
         raise ArgumentError(f"reduce: expected `op` to be sum or mean, got {op!r}")

@@ -197,6 +197,12 @@ def onnx_resize(
 
     Source:
         ONNX operators, https://github.com/onnx/onnx/blob/main/docs/Operators.md.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+        >>> F.onnx_resize(x, scales=[2.0]).data
+        array([1., 1., 2., 2.], dtype=float32)
     """
     for name, given, known in (
         ("mode", mode, MODES),

@@ -176,7 +176,12 @@ class Forget(PythonFunction):
     def gradients(
         self, xs: Sequence[Variable], seeds: Sequence[Variable], wanted: Sequence[bool], create_graph: bool
     ) -> list[Variable | None]:
-        """Runs `func` again on `xs`. Returns the gradients of its inputs, or None for unwanted ones."""
+        """Runs `func` again on `xs`. Returns the gradients of its inputs, or None for unwanted ones.
+
+        With `create_graph` the gradients run eagerly only if the caller runs functions eagerly. Seeds in a static graph
+        may have no values yet.
+        """
+        eager = not create_graph or _core.auto_forward_mode()
         with self.again(grad=True):
             since = _core.births()
             ys = returned(self.func(*xs))
@@ -185,11 +190,12 @@ class Forget(PythonFunction):
             roots = [(y, seed) for y, seed in zip(ys, seeds, strict=True) if y.need_grad]
             if not roots:
                 return [None] * len(wanted)
-            found = iter(
-                _core.differentiate(
-                    [y for y, _ in roots], [seed for _, seed in roots], by, create_graph, create_graph, True, since
-                )
-            )
+            ends, starts = [y for y, _ in roots], [seed for _, seed in roots]
+            if eager:
+                found = iter(_core.differentiate(ends, starts, by, create_graph, create_graph, True, since))
+            else:
+                _core.scope_auto_forward(False)
+                found = iter(_core.grad_graph(ends, by, starts))
         return [next(found) if w else None for w in wanted]
 
     def min_outputs(self) -> int:
@@ -242,7 +248,7 @@ class Forget(PythonFunction):
         for x, g, add in zip(inputs, found, accum, strict=True):
             if g is None:
                 continue
-            # The gradient of an input that is not used has no type yet: that of the others must not change for it.
+            # The gradient of an unused input has no type yet. The types of other gradients must not depend on it.
             kind = dtype_of(g) if is_written(g) else dtype_of(seeds[0])
             x.grad.cast(np.promote_types(x.g.dtype, kind) if add else kind)
             x.g = x.g + g.d if add else g.d

@@ -88,6 +88,13 @@ def sync_batch_normalization(
     Raises:
         ArgumentError: If an argument of `batch_normalization` is out of range.
         ShapeError: If an input has the wrong shape.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+        >>> F.sync_batch_normalization(x).data.round(3)
+        array([[-1., -1.],
+               [ 1.,  1.]], dtype=float32)
     """
     if batch_stat and getattr(comm, "size", 1) != 1:
         if not over_processes:
@@ -208,6 +215,14 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
 
     Source:
         Miyato et al., Distributional Smoothing with Virtual Adversarial Training, 2015, arXiv:1507.00677.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x, w = (nn.Variable.from_numpy_array([[3.0, 4.0]]) for _ in range(2))
+        >>> y = F.vat_noise(x, w, eps=10.0)
+        >>> y.forward()
+        >>> y.d
+        array([[6., 8.]], dtype=float32)
     """
     if x.shape != w.shape:
         raise _core.ShapeError(f"vat_noise: expected x and w of one shape, got shapes {x.shape}, {w.shape}")

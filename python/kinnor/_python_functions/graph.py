@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import _core
-from .._core import GraphError, NdArray, Variable
+from .._core import CallError, GraphError, NdArray, Variable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +53,24 @@ def bool_fill_(x: Variable, mask: Any, value: float) -> Variable:
         mask = leaf
     result: Variable = _core.functions.bool_fill(x, mask, value, outputs=[x.data])
     return result
+
+
+def astype(x: Variable | NdArray, dtype: np.dtype[Any]) -> Any:
+    """`x` in another type: an output of `identity` in that type, or a copy for types without gradient."""
+    from ..context import COMPUTE_TYPES, DTYPE_NAMES, Context, context_scope
+
+    kind = DTYPE_NAMES.get(dtype.name, dtype.name)
+    if kind in COMPUTE_TYPES:
+        with context_scope(Context([f"cpu:{kind}"])):
+            return _core.functions.identity(x)
+    if isinstance(x, NdArray):
+        return NdArray.from_numpy_array(x.data.astype(dtype))
+    if x.parent is not None or x.need_grad:
+        raise CallError(
+            f"astype: expected float16, bfloat16, float32 or float64 for a variable with a gradient or a parent, got "
+            f"{dtype.name}; x.d.astype({dtype.name!r}) gives its values now"
+        )
+    return Variable.from_numpy_array(x.d.astype(dtype))
 
 
 def restore(

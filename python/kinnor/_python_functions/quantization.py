@@ -54,6 +54,12 @@ def fixed_point_quantize(
 
     Raises:
         ArgumentError: If `n` or `delta` is out of range.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-9.0, 0.3, 0.4])
+        >>> F.fixed_point_quantize(x, n=4, delta=0.25).data
+        array([-1.75,  0.25,  0.5 ], dtype=float32)
     """
     if not quantize:
         return x
@@ -98,6 +104,12 @@ def pow2_quantize(
     Source:
         Miyashita, Lee and Murmann, Convolutional Neural Networks using Logarithmic Data Representation, 2016,
         arXiv:1603.01025.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-9.0, 0.3, 0.4])
+        >>> F.pow2_quantize(x).data
+        array([-2.  ,  0.25,  0.5 ], dtype=float32)
     """
     if not quantize:
         return x
@@ -154,6 +166,16 @@ def min_max_quantize(
     Source:
         Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
         2017, arXiv:1712.05877.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.2, 0.3, 2.0])
+        >>> low = nn.NdArray.from_numpy_array([0.0])
+        >>> high = nn.NdArray.from_numpy_array([1.0])
+        >>> first = nn.NdArray.from_numpy_array([0.0])
+        >>> last = nn.NdArray.from_numpy_array([4.0])
+        >>> F.min_max_quantize(x, low, high, first, last).data
+        array([0.  , 0.25, 0.25, 1.  ], dtype=float32)
     """
     if not quantize:
         return x
@@ -190,6 +212,14 @@ def quantize_linear(
     Raises:
         ArgumentError: If `round_mode` or `dtype` is unknown.
         ShapeError: If `scale` or `zero_point` has a length other than 1 or the length of `x`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.functions as F
+        >>> x = nn.NdArray.from_numpy_array([-1.0, 0.2, 1000.0])
+        >>> scale = nn.NdArray.from_numpy_array([0.5])
+        >>> zero = nn.NdArray.from_numpy_array([0])
+        >>> F.quantize_linear(x, scale, zero).data
+        array([ -2.,   0., 127.], dtype=float32)
     """
     try:
         levels = DTYPES[np.dtype(dtype).name]

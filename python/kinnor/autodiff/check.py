@@ -179,6 +179,6 @@ def derivatives(func: Function, xs: list[Variable], i: int, create_graph: bool) 
             unit = np.zeros(y.size)
             unit[at] = 1
             (g,) = grad(y, xs[i], unit.reshape(y.shape), True, create_graph, materialize_grads=True)
-            rows[at] = 0 if g is None else g.d.ravel()
+            rows[at] = g.d.ravel()
         jacobians.append(rows)
     return jacobians

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
@@ -78,6 +78,31 @@ def backward(
     )
 
 
+@overload
+def grad(
+    outputs: Edges,
+    inputs: Edges,
+    grad_outputs: Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: Literal[False] | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Variable, ...]: ...
+@overload
+def grad(
+    outputs: Edges,
+    inputs: Edges,
+    grad_outputs: Seeds = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    *,
+    allow_unused: bool,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Variable | None, ...]: ...
 def grad(
     outputs: Edges,
     inputs: Edges,

@@ -51,6 +51,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def _draw(source: str, outdir: str, names: list[str] | None, kind: str) -> None:
+    """Draws the named networks of a file, or all, and writes a file of the given kind for each."""
     networks = ProtoGraph.from_proto(read([source]).proto).networks
     for name in names or ():
         if name not in networks:

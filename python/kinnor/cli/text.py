@@ -52,6 +52,9 @@ def decode(param: str, outdir: str) -> int:
     Returns:
         How many there are.
 
+    Returns:
+        How many there are.
+
     Raises:
         ParameterError: If the file is malformed.
         OSError: If a file cannot be read or written.

@@ -58,6 +58,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
 
 
 def _train(config: str, outdir: str, *args: Any) -> None:
+    """Trains, then prints the paths of the result files that exist."""
     train(config, outdir, *args)
     names = ("results.nnp", "monitoring_report.yml")
     wrote(path for path in (Path(outdir, name) for name in names) if path.is_file())

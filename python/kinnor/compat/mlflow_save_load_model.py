@@ -308,6 +308,7 @@ def unique_run_name() -> None:
 
     def start_run(run_id: str | None = None, experiment_id: str | None = None, run_name: str | None = None,
                   *args: Any, **kwargs: Any) -> Any:  # fmt: skip
+        """Starts a run. Appends a number to a run name that is taken."""
         if run_name is not None and run_id is None:
             ids = None if experiment_id is None else [experiment_id]
             runs = package.search_runs(experiment_ids=ids, output_format="list")

@@ -63,6 +63,7 @@ class ModuleList(Module, scoped=False):
         self._put(modules)
 
     def _put(self, modules: list[Module]) -> None:
+        """Replaces all modules by these, named by their places."""
         for module in modules:
             checked("ModuleList", module)
         self.submodules.clear()

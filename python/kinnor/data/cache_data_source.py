@@ -155,6 +155,7 @@ class CacheDataSource(DrawingDataSource):
         return found
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the example at a position of an epoch's order, from the file that has it."""
         index = int(self._orders[generation][position])
         which = bisect_right(self._ends, index)
         arrays = self._read(which)
@@ -187,6 +188,7 @@ class DataSourceInOrderOfFiles(DrawingDataSource):
         self._orders = _FileCacheOrders(lengths, shuffle, self._rng)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the example at a position of the order that a file cache would have in an epoch."""
         index = int(self._orders[generation][position])
         return self._data_source._get_data_of_generation(index, self._read_generation)
 

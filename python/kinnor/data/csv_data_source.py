@@ -97,6 +97,7 @@ class CsvDataSource(DrawingDataSource):
         self._orders.replace(self._generation, order)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Reads the line at a position of an epoch's order."""
         return self.read(int(self._orders[generation][position]))
 
     def read(self, index: int) -> tuple[Any, ...]:

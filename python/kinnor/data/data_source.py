@@ -169,6 +169,7 @@ class DataSource:
         self._original_source_uri: str | None = None  # Programs of NNabla read it.
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the example at a position of the current order. Subclasses define it."""
         raise NotImplementedError(f"{type(self).__name__}._get_data: expected the class to define it")
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
@@ -290,6 +291,7 @@ class DrawingDataSource(DataSource):
     _orders: Orders
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the example at a position of the current order."""
         return self._get_data_of_generation(position, self._generation)
 
     def reset(self) -> None:
@@ -337,15 +339,18 @@ class MappedDataSource(DataSource):
         self._variables = names if len(first) == len(names) else [f"x{i}" for i in range(len(first))]
 
     def _mapped(self, example: Sequence[Any]) -> Sequence[Any]:
+        """Applies the function to an example and checks that it returned a tuple or list."""
         made = self._function(*example)
         if not isinstance(made, (tuple, list)):
             raise DataError(f"MappedDataSource: expected a tuple of arrays, got {type(made).__name__}")
         return made
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the function of the example at a position of the current order."""
         return self._mapped(self._data_source._get_data(position))
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the function of the example at a position of an epoch's order."""
         return self._mapped(self._data_source._get_data_of_generation(position, generation))
 
     def close(self) -> None:
@@ -412,6 +417,7 @@ class DataSourceWithMemoryCache(DataSource):
         self._cache = ({} if self._cache is None else self._cache) if value else None
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the example at a position of the current order, from the cache once it is filled."""
         if self._order is None:
             return self._get_data_of_generation(position, self._generation)
         if self._cache is None:
@@ -419,6 +425,7 @@ class DataSourceWithMemoryCache(DataSource):
         return self._cached(self._cache, int(self._order[position]))
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the example at a position of an epoch's order, from the cache once it is filled."""
         if self._cache is None:
             return self._data_source._get_data_of_generation(position, generation)
         return self._cached(self._cache, int(self._orders[generation][position]))
@@ -520,9 +527,11 @@ class SlicedDataSource(DataSource):
         self._orders = Orders(self._size, shuffle and not knows_epochs and not self._as_nnabla, self._rng)
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the example at a position of the slice, in the current order."""
         return self._get_data_of_generation(position, self._generation)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the example at a position of the slice, in an epoch's order."""
         position = self._slice_start + int(self._orders[generation][position])
         if self._as_nnabla and isinstance(self._data_source, DrawingDataSource):
             return self._data_source._get_data(position)  # In the order drawn by its `reset`.
@@ -577,9 +586,11 @@ class InterleavedDataSource(DataSource):
         self._size = -(-(data_source.size - first) // step)
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the example at a position of this source's share, in the current order."""
         return self._get_data_of_generation(position, self._generation)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the example at a position of this source's share, in an epoch's order."""
         return self._data_source._get_data_of_generation(self._first + position * self._step, generation)
 
     def apply_order(self) -> None:

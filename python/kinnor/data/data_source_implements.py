@@ -56,9 +56,11 @@ class SimpleDataSource(DataSource):
         self._orders = Orders(num_examples, shuffle, self._rng)
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Loads the example at a position of the current order."""
         return self._get_data_of_generation(position, self._generation)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Loads the example at a position of an epoch's order."""
         return self._load_func(int(self._orders[generation][position]))
 
     def apply_order(self) -> None:
@@ -98,6 +100,7 @@ class ConcatDataSource(DrawingDataSource):
         self._orders = Orders(self._size, shuffle, self._rng)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns the example at a position of an epoch's order, from the source that has it."""
         index = int(self._orders[generation][position])
         which = bisect_right(self._ends, index)
         start = self._ends[which - 1] if which else 0

@@ -87,6 +87,7 @@ class ImageFolderDataSource(DrawingDataSource):
         self._orders = Orders(self._size, shuffle, self._rng)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Reads the image at a position of an epoch's order."""
         return self.read(int(self._orders[generation][position]))
 
     def read(self, index: int) -> tuple[Any, ...]:
@@ -110,4 +111,5 @@ class ImageFolderDataSource(DrawingDataSource):
 
 
 def _images(folder: Path) -> list[Path]:
+    """Returns the paths of the images in a folder and below, sorted."""
     return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())

@@ -58,9 +58,11 @@ class DataSourceWithWorkers(DataSource):
         self._lock = threading.Lock()
 
     def _get_data(self, position: int) -> Sequence[Any]:
+        """Returns the example at a position of the current order."""
         return self._get_data_of_generation(position, self._generation)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
+        """Returns an example that a worker has read, and lets workers read the next ones ahead."""
         window = self.AHEAD * self._n_workers
         with self._lock:
             if self._closed:

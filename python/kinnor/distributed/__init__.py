@@ -37,6 +37,7 @@ __all__ = [
 
 
 def _sync_batch_normalization(*args: Any) -> Any:
+    """Calls `functions.sync_batch_normalization`, imported at the first call."""
     from .functions import sync_batch_normalization
 
     return sync_batch_normalization(*args)

@@ -64,6 +64,7 @@ def variables(op: str, given: Any) -> dict[str, Variable]:
 
 
 def _context_and(op: str, given: Any, what: str) -> tuple[Context, Any]:
+    """Returns `given` as a pair of a context and another value. Raises CallError for anything else."""
     context, rest = _pair(op, "ctx_param_dict", given, f"a context and {what}")
     if not isinstance(context, Context):
         raise CallError(f"{op}: expected a Context, got {context!r}")
@@ -71,6 +72,7 @@ def _context_and(op: str, given: Any, what: str) -> tuple[Context, Any]:
 
 
 def _pair(op: str, name: str, given: Any, what: str) -> tuple[Any, Any]:
+    """Returns `given` as a pair. Raises CallError, with `what` as the expected value, for anything else."""
     if isinstance(given, (tuple, list)) and len(given) == 2:
         return given[0], given[1]
     raise CallError(f"{op}: expected `{name}` to be {what}, got {given!r}")

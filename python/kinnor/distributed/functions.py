@@ -106,7 +106,7 @@ class AllReduce(_Collective):
         return total / self.members.size if self.division else total
 
     def transposed(self) -> _Collective:
-        """The same map."""
+        """The sum over processes, which is its own transpose."""
         return AllReduce(self.communicator, self.group, self.division)
 
 

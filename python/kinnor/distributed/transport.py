@@ -420,7 +420,7 @@ def measure(members: Transport, size: int = 1 << 18, repeats: int = 4) -> float:
         repeats: Number of sums; the fastest counts.
 
     Returns:
-        The same number on all processes: that of the slowest.
+        The rate of the slowest process, the same number on all of them.
     """
     values = np.zeros(size, np.float32)
     best = float("inf")

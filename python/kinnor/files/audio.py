@@ -54,6 +54,7 @@ def read_audio(
 
 
 def _bare(file: IO[bytes], told: Mapping[str, int] | None) -> NDArray[Any]:
+    """Returns the samples of a file without a header, shape (n, channels), in the format that the caller describes."""
     wanted = {"sample_width", "channels", "frame_rate"}
     kinds = {1: np.uint8, 2: np.int16, 4: np.int32}
     if told is None or not wanted <= set(told) or told["sample_width"] not in kinds or told["channels"] < 1:

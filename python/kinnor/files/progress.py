@@ -106,6 +106,7 @@ class _PageBar:
         self._handle.update(self._html(""))
 
     def _content(self) -> Any:
+        """Returns the bar, the count and the rate as HTML."""
         from html import escape
 
         seconds = monotonic() - self._start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import functions as F
 from ..core import Module
@@ -69,7 +69,31 @@ class Activation(Module):
         return self.function(x)
 
 
-class ELU(Module):
+class _FunctionLayer(Module):
+    """A layer that applies one function to its input."""
+
+    FUNCTION: ClassVar[Callable[..., Any]]
+    ARGUMENT: ClassVar[str | None] = None
+    """The attribute that is the second argument of the function, if it has one."""
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return "" if self.ARGUMENT is None else f"{getattr(self, self.ARGUMENT)}"
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, any shape; a softmax needs at least one axis.
+
+        Returns:
+            Array of the shape of the input.
+        """
+        y: Variable = self.FUNCTION(x) if self.ARGUMENT is None else self.FUNCTION(x, getattr(self, self.ARGUMENT))
+        return y
+
+
+class ELU(_FunctionLayer):
     """Exponential linear unit: `x` if `x > 0`, else `alpha (exp(x) - 1)`.
 
     Args:
@@ -81,26 +105,14 @@ class ELU(Module):
         (2, 3)
     """
 
+    FUNCTION = staticmethod(F.elu)
+    ARGUMENT = "alpha"
+
     def __init__(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
 
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return f"{self.alpha}"
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.elu(x, self.alpha)
-
-
-class GELU(Module):
+class GELU(_FunctionLayer):
     """Gaussian error linear unit, in its approximation by `tanh`.
 
     Examples:
@@ -109,19 +121,10 @@ class GELU(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.gelu(x)
+    FUNCTION = staticmethod(F.gelu)
 
 
-class HardSigmoid(Module):
+class HardSigmoid(_FunctionLayer):
     """Sigmoid made of three lines: `min(max(0.2 x + 0.5, 0), 1)`.
 
     Examples:
@@ -130,19 +133,10 @@ class HardSigmoid(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.hard_sigmoid(x)
+    FUNCTION = staticmethod(F.hard_sigmoid)
 
 
-class HardSwish(Module):
+class HardSwish(_FunctionLayer):
     """Swish with a gate made of three lines: `x min(max(x + 3, 0), 6) / 6`.
 
     Examples:
@@ -151,19 +145,10 @@ class HardSwish(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.hard_swish(x)
+    FUNCTION = staticmethod(F.hard_swish)
 
 
-class LeakyReLU(Module):
+class LeakyReLU(_FunctionLayer):
     """Leaky rectified linear unit: `x` if `x > 0`, else `alpha x`.
 
     Args:
@@ -175,26 +160,14 @@ class LeakyReLU(Module):
         (2, 3)
     """
 
+    FUNCTION = staticmethod(F.leaky_relu)
+    ARGUMENT = "alpha"
+
     def __init__(self, alpha: float = 0.1) -> None:
         self.alpha = alpha
 
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return f"{self.alpha}"
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.leaky_relu(x, self.alpha)
-
-
-class LogSoftmax(Module):
+class LogSoftmax(_FunctionLayer):
     """Logarithm of the softmax along an axis.
 
     Args:
@@ -206,26 +179,14 @@ class LogSoftmax(Module):
         (2, 3)
     """
 
+    FUNCTION = staticmethod(F.log_softmax)
+    ARGUMENT = "axis"
+
     def __init__(self, axis: int = -1) -> None:
         self.axis = axis
 
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return f"{self.axis}"
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, at least one axis.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.log_softmax(x, self.axis)
-
-
-class Mish(Module):
+class Mish(_FunctionLayer):
     """Mish: `x tanh(log(1 + exp(x)))`.
 
     Examples:
@@ -234,19 +195,10 @@ class Mish(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.mish(x)
+    FUNCTION = staticmethod(F.mish)
 
 
-class ReLU(Module):
+class ReLU(_FunctionLayer):
     """Rectified linear unit: `max(x, 0)`.
 
     Examples:
@@ -255,19 +207,10 @@ class ReLU(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.relu(x)
+    FUNCTION = staticmethod(F.relu)
 
 
-class ReLU6(Module):
+class ReLU6(_FunctionLayer):
     """Rectified linear unit that stops at 6: `min(max(x, 0), 6)`.
 
     Examples:
@@ -276,19 +219,10 @@ class ReLU6(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.relu6(x)
+    FUNCTION = staticmethod(F.relu6)
 
 
-class SELU(Module):
+class SELU(_FunctionLayer):
     """Scaled exponential linear unit.
 
     Examples:
@@ -297,19 +231,10 @@ class SELU(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.selu(x)
+    FUNCTION = staticmethod(F.selu)
 
 
-class Sigmoid(Module):
+class Sigmoid(_FunctionLayer):
     """Logistic function: `1 / (1 + exp(-x))`.
 
     Examples:
@@ -318,19 +243,10 @@ class Sigmoid(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.sigmoid(x)
+    FUNCTION = staticmethod(F.sigmoid)
 
 
-class Softmax(Module):
+class Softmax(_FunctionLayer):
     """Softmax along an axis: `exp(x) / sum(exp(x))`.
 
     Args:
@@ -342,26 +258,14 @@ class Softmax(Module):
         (2, 3)
     """
 
+    FUNCTION = staticmethod(F.softmax)
+    ARGUMENT = "axis"
+
     def __init__(self, axis: int = -1) -> None:
         self.axis = axis
 
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return f"{self.axis}"
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, at least one axis.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.softmax(x, self.axis)
-
-
-class Softplus(Module):
+class Softplus(_FunctionLayer):
     """Softplus: `log(1 + exp(beta x)) / beta`.
 
     Args:
@@ -373,26 +277,14 @@ class Softplus(Module):
         (2, 3)
     """
 
+    FUNCTION = staticmethod(F.softplus)
+    ARGUMENT = "beta"
+
     def __init__(self, beta: float = 1.0) -> None:
         self.beta = beta
 
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return f"{self.beta}"
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.softplus(x, self.beta)
-
-
-class Swish(Module):
+class Swish(_FunctionLayer):
     """Swish, also called SiLU: `x sigmoid(x)`.
 
     Examples:
@@ -401,22 +293,13 @@ class Swish(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.swish(x)
+    FUNCTION = staticmethod(F.swish)
 
 
 SiLU = Swish
 
 
-class Tanh(Module):
+class Tanh(_FunctionLayer):
     """Hyperbolic tangent.
 
     Examples:
@@ -425,16 +308,7 @@ class Tanh(Module):
         (2, 3)
     """
 
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, any shape.
-
-        Returns:
-            Array of the shape of the input.
-        """
-        return F.tanh(x)
+    FUNCTION = staticmethod(F.tanh)
 
 
 class PReLU(Module):

@@ -65,6 +65,23 @@ class _Filters(Module):
         self.dilation = each_axis(op, "dilation", dilation, n_axes, least=1)
         return n_axes
 
+    def _register(
+        self,
+        grouped: str,
+        first: str,
+        w_init: Initializer | None,
+        b_init: Initializer | None,
+        bias: bool,
+        rng: RandomState | None,
+    ) -> None:
+        """Creates filters, shape (`first`, `grouped` / groups, *kernel_size), and the bias unless `bias` is false."""
+        per_group = arguments.multiple(self._op, f"`{grouped}`", getattr(self, grouped), self.groups, "groups")
+        fans = (getattr(self, grouped), getattr(self, first), self.kernel_size)
+        arguments.weight((getattr(self, first), per_group, *self.kernel_size), w_init, fans, rng, False)
+        self.W = registered(self, "W")
+        arguments.bias((self.out_channels,), b_init, bias, False)
+        self.b = registered(self, "b") if bias else None
+
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
@@ -116,14 +133,10 @@ class Conv(_Filters):
     ) -> None:
         n_axes = self._set(in_channels, out_channels, kernel_size, stride, dilation, groups)
         self.padding = self._padding(padding, n_axes)
-        per_group = arguments.multiple(self._op, "`in_channels`", self.in_channels, self.groups, "groups")
-        fans = (self.in_channels, self.out_channels, self.kernel_size)
-        arguments.weight((self.out_channels, per_group, *self.kernel_size), w_init, fans, rng, False)
-        self.W = registered(self, "W")
-        arguments.bias((self.out_channels,), b_init, bias, False)
-        self.b = registered(self, "b") if bias else None
+        self._register("in_channels", "out_channels", w_init, b_init, bias, rng)
 
     def _padding(self, padding: int | Sequence[int] | str, n_axes: int) -> tuple[int, ...]:
+        """Returns `padding` as a number for each axis, computed for "same" and "valid"."""
         if not isinstance(padding, str):
             return each_axis(self._op, "padding", padding, n_axes)
         if padding == "valid":
@@ -274,12 +287,7 @@ class ConvTranspose(_Filters):
         n_axes = self._set(in_channels, out_channels, kernel_size, stride, dilation, groups)
         self.padding = each_axis(self._op, "padding", padding, n_axes)
         self.output_padding = each_axis(self._op, "output_padding", output_padding, n_axes)
-        per_group = arguments.multiple(self._op, "`out_channels`", self.out_channels, self.groups, "groups")
-        fans = (self.out_channels, self.in_channels, self.kernel_size)
-        arguments.weight((self.in_channels, per_group, *self.kernel_size), w_init, fans, rng, False)
-        self.W = registered(self, "W")
-        arguments.bias((self.out_channels,), b_init, bias, False)
-        self.b = registered(self, "b") if bias else None
+        self._register("out_channels", "in_channels", w_init, b_init, bias, rng)
 
     def call(self, x: Variable) -> Variable:
         """The output.

@@ -27,11 +27,13 @@ class _ShiftAndScale(Module):
     gamma: Variable | None
 
     def _set(self, shape: Sequence[int], affine: bool) -> None:
+        """Registers shift and scale of this shape if `affine` is true; else both are None."""
         self.beta = self.gamma = None
         if affine:
             self.beta, self.gamma = self._made("beta", shape, 0.0), self._made("gamma", shape, 1.0)
 
     def _made(self, name: str, shape: Sequence[int], value: float, need_grad: bool = True) -> Variable:
+        """Registers and returns a parameter that is filled with `value`."""
         get_parameter_or_create(name, shape, ConstantInitializer(value), need_grad)
         return registered(self, name)
 

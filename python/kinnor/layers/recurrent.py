@@ -65,6 +65,7 @@ class _Recurrent(Module):
         return F.transpose(x, (1, 0, 2)) if self.batch_first else x
 
     def _ordered_back(self, y: Variable) -> Variable:
+        """Returns an output in the order of axes of the input."""
         return F.transpose(y, (1, 0, 2)) if self.batch_first else y
 
     def _split(self, state: Variable | None, batch: int) -> Variable:
@@ -77,6 +78,7 @@ class _Recurrent(Module):
         return F.reshape(state, (self.num_layers, self.directions, batch, self.hidden_size))
 
     def _joined(self, state: Variable) -> Variable:
+        """Joins the axes of layers and directions of a state."""
         return F.reshape(state, (self.num_layers * self.directions, *state.shape[2:]))
 
 
@@ -122,7 +124,7 @@ class LSTM(_Recurrent):
                 without; zeros by default.
 
         Returns:
-            The output, shape (steps, batch, directions * hidden_size) or with the batch first, and
+            The output, shape (steps, batch, directions * hidden_size) or with the batch first. Then
             the last hidden states and the last cell states, both of the shape of `state`.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import functions as F
 from .._core import ShapeError
@@ -11,7 +11,7 @@ from ..core import Module
 from .arguments import each_axis, probability
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .._core import Variable
 
@@ -142,6 +142,7 @@ class _Pool(Module):
     """Arguments that pooling layers have in common."""
 
     N_AXES: ClassVar[int]
+    FUNCTION: ClassVar[Callable[..., Any]]
 
     def __init__(
         self,
@@ -158,10 +159,23 @@ class _Pool(Module):
         """The arguments that `repr` shows."""
         return f"kernel_size={self.kernel_size}, stride={self.stride}"
 
-    def _check(self, x: Variable) -> None:
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (n, channels, *spatial).
+
+        Returns:
+            Array of the same channels and smaller spatial axes.
+
+        Raises:
+            ShapeError: If the input has another number of axes.
+        """
         if x.ndim != 2 + self.N_AXES:
             expected = f"an input of {2 + self.N_AXES} axes"
             raise ShapeError(f"{type(self).__name__}: expected {expected}, got shape {x.shape}")
+        y: Variable = self.FUNCTION(x, self.kernel_size, self.stride, pad=self.padding)
+        return y
 
 
 class MaxPool1d(_Pool):
@@ -179,21 +193,7 @@ class MaxPool1d(_Pool):
     """
 
     N_AXES = 1
-
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, shape (n, channels, length).
-
-        Returns:
-            Array of the same channels and smaller spatial axes.
-
-        Raises:
-            ShapeError: If the input has another number of axes.
-        """
-        self._check(x)
-        return F.max_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+    FUNCTION = staticmethod(F.max_pooling)
 
 
 class MaxPool2d(_Pool):
@@ -211,21 +211,7 @@ class MaxPool2d(_Pool):
     """
 
     N_AXES = 2
-
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, shape (n, channels, height, width).
-
-        Returns:
-            Array of the same channels and smaller spatial axes.
-
-        Raises:
-            ShapeError: If the input has another number of axes.
-        """
-        self._check(x)
-        return F.max_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+    FUNCTION = staticmethod(F.max_pooling)
 
 
 class MaxPool3d(_Pool):
@@ -243,21 +229,7 @@ class MaxPool3d(_Pool):
     """
 
     N_AXES = 3
-
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, shape (n, channels, depth, height, width).
-
-        Returns:
-            Array of the same channels and smaller spatial axes.
-
-        Raises:
-            ShapeError: If the input has another number of axes.
-        """
-        self._check(x)
-        return F.max_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+    FUNCTION = staticmethod(F.max_pooling)
 
 
 class AvgPool1d(_Pool):
@@ -275,21 +247,7 @@ class AvgPool1d(_Pool):
     """
 
     N_AXES = 1
-
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, shape (n, channels, length).
-
-        Returns:
-            Array of the same channels and smaller spatial axes.
-
-        Raises:
-            ShapeError: If the input has another number of axes.
-        """
-        self._check(x)
-        return F.average_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+    FUNCTION = staticmethod(F.average_pooling)
 
 
 class AvgPool2d(_Pool):
@@ -307,21 +265,7 @@ class AvgPool2d(_Pool):
     """
 
     N_AXES = 2
-
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, shape (n, channels, height, width).
-
-        Returns:
-            Array of the same channels and smaller spatial axes.
-
-        Raises:
-            ShapeError: If the input has another number of axes.
-        """
-        self._check(x)
-        return F.average_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+    FUNCTION = staticmethod(F.average_pooling)
 
 
 class AvgPool3d(_Pool):
@@ -339,18 +283,4 @@ class AvgPool3d(_Pool):
     """
 
     N_AXES = 3
-
-    def call(self, x: Variable) -> Variable:
-        """The output.
-
-        Args:
-            x: Input, shape (n, channels, depth, height, width).
-
-        Returns:
-            Array of the same channels and smaller spatial axes.
-
-        Raises:
-            ShapeError: If the input has another number of axes.
-        """
-        self._check(x)
-        return F.average_pooling(x, self.kernel_size, self.stride, pad=self.padding)
+    FUNCTION = staticmethod(F.average_pooling)

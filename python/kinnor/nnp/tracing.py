@@ -294,6 +294,7 @@ def create_graph_from_variable(
     variables: Variable | Sequence[Variable],
     names: Mapping[str, Variable] | None = None,
     parameter_scope: Scope | None = None,
+    inputs: Collection[Variable] | None = None,
 ) -> ProtoGraph:
     """Describe the graph that computes these variables.
 
@@ -303,6 +304,8 @@ def create_graph_from_variable(
         names: Variables by the names to give them. Other variables are named after the functions that compute them, and
             parameters by their paths.
         parameter_scope: The scope with the parameters; the current one by default.
+        inputs: The inputs. Other variables without parent that are no parameters are constants then, saved with their
+            values; by default they are inputs.
 
     Returns:
         A graph with one network.
@@ -316,7 +319,7 @@ def create_graph_from_variable(
             raise CallError(f"create_graph_from_variable: expected Variables, got {output!r}")
     known = parameters.get_parameters(parameter_scope, grad_only=False)
     described = ProtoGraph(None, parameter_scope)
-    _describe(described, name, outputs, names or {}, known)
+    _describe(described, name, outputs, names or {}, known, inputs)
     return described
 
 

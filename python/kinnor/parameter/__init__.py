@@ -92,7 +92,9 @@ class parameter_scope(tree.Entered, ContextDecorator):
     def __init__(self, name: str, scope: Scope | None = None) -> None:
         if scope is not None and not isinstance(scope, dict):
             raise ParameterError(f"parameter_scope: expected `scope` to be a dict, got {scope!r}")
-        super().__init__("parameter_scope", name, scope)
+        # Most names are a single step. Dynamic programs repeat this call, so it does little else.
+        self.names = [name] if type(name) is str and name and "/" not in name else tree.split("parameter_scope", name)
+        self.start = scope
 
 
 def _this_scope() -> Callable[[], AbstractContextManager[object]]:
@@ -281,7 +283,7 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
 
 
 class Loaded(NamedTuple):
-    """Names of the parameters that `load_parameters` compared: those of the file and those of the scope."""
+    """The names that `load_parameters` found in the file, compared with the names in the scope."""
 
     matched: list[str]
     """Names that both have: these parameters have the values of the file now."""
@@ -341,8 +343,8 @@ def load_parameters(
         was made, if one was asked for.
 
     Raises:
-        ParameterError: If the format is unknown, if the file is malformed or declares more than it holds, if a name has
-            more than 128 levels or 4,096 characters, if a shape differs, or if names differ and `strict` is set.
+        ParameterError: If the format is unknown, or if the file is malformed or declares more than it holds. If a name
+            has more than 128 levels or 4,096 characters. If a shape differs, or if names differ and `strict` is set.
         NotImplementedError: If the format is one that is not supported yet.
         OSError: If the file cannot be read.
         MemoryError: If the values do not fit into memory.
@@ -369,19 +371,19 @@ def load_parameters(
 
 
 def put(entries: list[Entry], op: str, strict: bool = False) -> Loaded:
-    """Put what a file holds into the current scope: into parameters that are there, or as new ones; all or nothing.
+    """Put the entries of a file into the current scope, into existing or new parameters: all entries or none.
 
     Args:
-        entries: What a reader of `kinnor.files` gave.
-        op: What reads, for errors.
-        strict: Whether other names than those of a scope with parameters are an error.
+        entries: The result of a reader of `kinnor.files`.
+        op: The name of the reading function, for errors.
+        strict: True to refuse names that a scope with parameters lacks, and missing names.
 
     Returns:
         The names, compared with those in the scope before.
 
     Raises:
-        ParameterError: If a shape differs from that of a parameter that is there, if a name is none, or if names differ
-            and `strict` is set.
+        ParameterError: If an existing parameter has another shape, if a name is invalid, or if names differ and
+            `strict` is set.
         MemoryError: If the values do not fit into memory.
     """
     tree.check_paths(op, [entry.name for entry in entries])
@@ -420,6 +422,7 @@ def _compared(entries: list[Entry]) -> Loaded:
 
 
 def _check_names(op: str, loaded: Loaded) -> None:
+    """Raises ParameterError if the loaded file lacks parameters or has unexpected ones."""
     differing = (("without", loaded.missing), ("with the unexpected", loaded.unexpected))
     told = [f"{how} {_listed(names)}" for how, names in differing if names]
     if told:

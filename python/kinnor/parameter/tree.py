@@ -45,7 +45,7 @@ root: Scope = {}
 
 _Registered: TypeAlias = "list[tuple[Scope, str]] | None"
 _Place: TypeAlias = "tuple[Scope, object, _Place | None, _Registered]"
-"""An entered scope: the scope, a key for leaving it, the outer place, and a log of registered parameters.
+"""An entered scope: the scope, the object that entered it, the outer place, and a log of registered parameters.
 
 The log lists (scope, name) of parameters that unfinished parametric functions have registered. It is None outside of
 them. (A plain tuple is cheap to make in each call of a parametric function.)
@@ -62,41 +62,37 @@ def here() -> Scope:
 class Entered:
     """A context manager that enters a scope. One object may be entered repeatedly, also nested and by several tasks."""
 
-    __slots__ = ("entered", "names", "op", "start")
+    __slots__ = ("names", "start")
 
-    def __init__(self, op: str, name: str, start: Scope | None = None) -> None:
-        self.op = op
-        self.names = split(op, name)
-        self.start = start
-        self.entered: list[object] = []
+    names: list[str]
+    """The path from `start`."""
+    start: Scope | None
+    """The scope to start from; None for the current one."""
 
     def __enter__(self) -> Scope:
         outer = _place.get()
+        start = self.start
         with lock:
-            inner = enter(self.op, outer[0] if self.start is None else self.start, self.names)
-        key = object()
-        self.entered.append(key)
-        _place.set((inner, key, outer, outer[3]))
+            inner = enter("parameter_scope", outer[0] if start is None else start, self.names)
+        _place.set((inner, self, outer, outer[3]))
         return inner
 
     def __exit__(self, *error: object) -> None:
-        _, key, outer, _ = _place.get()
-        if outer is not None and self.entered and key is self.entered[-1]:  # the common case
-            self.entered.pop()
-            _place.set(outer)
-            return
-        self._leave()
+        place = _place.get()
+        if place[1] is self and place[2] is not None:  # the common case
+            _place.set(place[2])
+        else:
+            self._leave()
 
     def _leave(self) -> None:
         """Leaves the innermost scope of this task that this object has entered, even if inner scopes are open."""
         within: list[_Place] = []
         place: _Place | None = _place.get()
-        while place is not None and place[1] not in self.entered:
+        while place is not None and place[1] is not self:
             within.append(place)
             place = place[2]
         if place is None:  # a generator was closed in another task
             return
-        self.entered.remove(place[1])
         outer = place[2]
         # Scopes that were entered later stay entered.
         for scope, key, _, registered in reversed(within):

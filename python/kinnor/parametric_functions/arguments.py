@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..initializer import Initializer
 
-__all__ = ["applied", "bias", "check_input", "index_of_axis", "multiple", "sizes", "weight"]
+__all__ = ["applied", "bias", "check_input", "index_of_axis", "multiple", "sizes", "taps", "weight"]
 
 
 def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
@@ -51,6 +51,17 @@ def sizes(op: str, argument: str, value: int | Sequence[int], single: bool = Fal
         expected = "a whole number above 0 or a tuple of them" if single else "a tuple of whole numbers above 0"
         raise (RangeError if numbers else CallError)(f"{op}: expected `{argument}` to be {expected}, got {value!r}")
     return numbers
+
+
+def taps(op: str, inp: Variable, base_axis: int, kernel: int | Sequence[int]) -> tuple[int, ...]:
+    """The size of a kernel along each spatial axis of the input; a single number is the size along all of them."""
+    given: Any = kernel
+    if as_whole(given) is None:
+        return sizes(op, "kernel", given)
+    n = inp.ndim - index_of_axis(op, inp, base_axis) - 1
+    if n < 1:
+        raise ShapeError(f"{op}: expected an input with spatial axes after axis {base_axis}, got shape {inp.shape}")
+    return sizes(op, "kernel", given, single=True) * n
 
 
 def weight(

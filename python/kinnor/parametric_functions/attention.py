@@ -82,6 +82,13 @@ def multi_head_attention(
 
     Source:
         Vaswani et al.: Attention is all you need, 2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((5, 2, 8))  # time, batch, width
+        >>> y, weights = PF.multi_head_attention(x, x, x, num_heads=2, name="demo-attention")
+        >>> y.shape
+        (5, 2, 8)
     """
     found: tuple[Variable, Variable] = _heads(
         F.multi_head_attention,
@@ -274,6 +281,13 @@ def transformer(
 
     Source:
         Vaswani et al.: Attention is all you need, 2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> source, target = nn.Variable((7, 2, 8)), nn.Variable((5, 2, 8))  # time, batch, width
+        >>> y = PF.transformer(source, target, 8, 2, 1, 1, dim_feedforward=16, name="demo-transformer")
+        >>> y.shape
+        (5, 2, 8)
     """
     for what, x in (("src", src), ("tgt", tgt)):
         check_input("transformer", x, min_ndim=3)
@@ -360,6 +374,12 @@ def transformer_encode(
 
     Source:
         Vaswani et al.: Attention is all you need, 2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((7, 2, 8))  # time, batch, width
+        >>> PF.transformer_encode(x, 8, 2, dim_feedforward=16, name="demo-encode").shape
+        (7, 2, 8)
     """
     layer = _Layer("enc", dropout, rng, add_attn_bias, fix_parameters)
     src = layer.attended(src, src, num_heads, src_additive_mask, src_key_padding_mask, "src_self_attn", 1)
@@ -416,6 +436,13 @@ def transformer_decode(
 
     Source:
         Vaswani et al.: Attention is all you need, 2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> target, memory = nn.Variable((5, 2, 8)), nn.Variable((7, 2, 8))  # time, batch, width
+        >>> y = PF.transformer_decode(target, memory, 8, 2, dim_feedforward=16, name="demo-decode")
+        >>> y.shape
+        (5, 2, 8)
     """
     layer = _Layer("dec", dropout, rng, add_attn_bias, fix_parameters)
     tgt = layer.attended(tgt, tgt, num_heads, tgt_additive_mask, tgt_key_padding_mask, "tgt_self_attn", 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
-from .arguments import bias, check_input, index_of_axis, multiple, sizes, weight
+from .arguments import bias, check_input, index_of_axis, multiple, sizes, taps, weight
 from .decorator import parametric_function_api
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ __all__ = ["convolution", "deconvolution", "deformable_convolution", "depthwise_
 def convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     group: int = 1,
     channel_last: bool = False,
     w_init: Initializer | None = None,
@@ -50,7 +50,7 @@ def convolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -68,14 +68,27 @@ def convolution(
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> with nn.parameter_scope("demo-convolution"):
+        ...     y = PF.convolution(x, 4, (3, 3), pad=(1, 1))
+        ...     nn.get_parameters()
+        name    shape         type     gradient  size
+        conv/W  (4, 3, 3, 3)  float32  yes        108
+        conv/b  (4,)          float32  yes          4
+        2 parameters, 112 elements, 448 bytes
+        >>> y.shape
+        (8, 4, 16, 16)
     """
     op = "convolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
     per_group = multiple(op, "the channels of the input", inmaps, group)
-    shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
-    w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
+    shape = (outmaps, *size, per_group) if channel_last else (outmaps, per_group, *size)
+    w = weight(shape, w_init, (inmaps, outmaps, size), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     return F.convolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last)
 
@@ -86,10 +99,10 @@ def convolution(
 )
 def depthwise_convolution(
     inp: Variable,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     multiplier: int = 1,
     w_init: Initializer | None = None,
     b_init: Initializer | None = None,
@@ -103,7 +116,7 @@ def depthwise_convolution(
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
-        kernel: Shape of the filters.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -121,13 +134,19 @@ def depthwise_convolution(
 
     Source:
         Chollet: Xception: Deep learning with depthwise separable convolutions, 2016.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.depthwise_convolution(x, (3, 3), pad=(1, 1), name="demo-depthwise-convolution").shape
+        (8, 3, 16, 16)
     """
     op = "depthwise_convolution"
     inmaps = _channels(op, inp, base_axis)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (multiplier,) = sizes(op, "multiplier", multiplier, single=True)
     outmaps = inmaps * multiplier
-    w = weight((outmaps, *taps), w_init, (outmaps, inmaps, taps), rng, fix_parameters)
+    w = weight((outmaps, *size), w_init, (outmaps, inmaps, size), rng, fix_parameters)
     b = bias((outmaps,), b_init, with_bias, fix_parameters)
     return F.depthwise_convolution(inp, w, b, base_axis, pad, stride, dilation, multiplier)
 
@@ -142,13 +161,13 @@ def depthwise_convolution(
 def deconvolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     group: int = 1,
     channel_last: bool = False,
-    output_padding: Sequence[int] | None = None,
+    output_padding: int | Sequence[int] | None = None,
     w_init: Initializer | None = None,
     b_init: Initializer | None = None,
     base_axis: int = 1,
@@ -164,7 +183,7 @@ def deconvolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of output maps.
-        kernel: Shape of the filters.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Number of values cropped at both ends of each spatial axis of the output; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -183,14 +202,20 @@ def deconvolution(
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 4, 16, 16))
+        >>> PF.deconvolution(x, 3, (2, 2), stride=(2, 2), name="demo-deconvolution").shape
+        (8, 3, 32, 32)
     """
     op = "deconvolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
     per_group = multiple(op, "`outmaps`", outmaps, group)
-    shape = (inmaps, *taps, per_group) if channel_last else (inmaps, per_group, *taps)
-    w = weight(shape, w_init, (outmaps, inmaps, taps), rng, fix_parameters, apply_w)
+    shape = (inmaps, *size, per_group) if channel_last else (inmaps, per_group, *size)
+    w = weight(shape, w_init, (outmaps, inmaps, size), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     return F.deconvolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last, output_padding)
 
@@ -201,10 +226,10 @@ def deconvolution(
 )
 def depthwise_deconvolution(
     inp: Variable,
-    kernel: Sequence[int],
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    kernel: int | Sequence[int],
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     divisor: int = 1,
     w_init: Initializer | None = None,
     b_init: Initializer | None = None,
@@ -218,7 +243,7 @@ def depthwise_deconvolution(
 
     Args:
         inp: Input, shape (*batch, inmaps, *spatial), one or two spatial axes.
-        kernel: Shape of the filters.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         pad: Number of values cropped at both ends of each spatial axis of the output; by default none.
         stride: Stride of each spatial axis; by default 1.
         dilation: Dilation of each spatial axis; by default 1.
@@ -233,12 +258,18 @@ def depthwise_deconvolution(
 
     Returns:
         Output, shape (*batch, inmaps / divisor, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.depthwise_deconvolution(x, (2, 2), stride=(2, 2), name="demo-depthwise-deconvolution").shape
+        (8, 3, 32, 32)
     """
     op = "depthwise_deconvolution"
     inmaps = _channels(op, inp, base_axis)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     outmaps = multiple(op, "the channels of the input", inmaps, divisor, "divisor")
-    w = weight((inmaps, *taps), w_init, (inmaps, inmaps, taps), rng, fix_parameters)
+    w = weight((inmaps, *size), w_init, (inmaps, inmaps, size), rng, fix_parameters)
     b = bias((outmaps,), b_init, with_bias, fix_parameters)
     return F.depthwise_deconvolution(inp, w, b, base_axis, pad, stride, dilation, divisor)
 
@@ -253,12 +284,12 @@ def depthwise_deconvolution(
 def deformable_convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
+    kernel: int | Sequence[int],
     offset: Variable,
     mask: Variable | None = None,
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     group: int = 1,
     deformable_group: int = 1,
     channel_last: bool = False,
@@ -277,7 +308,7 @@ def deformable_convolution(
     Args:
         inp: Input, shape (*batch, inmaps, height, width).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         offset: Offset of each tap, shape (*batch, 2 * deformable_group * taps, *spatial of the output).
         mask: Weight of each tap, shape (*batch, deformable_group * taps, *spatial of the output); by default 1.
         pad: Zeros to add at both ends of each spatial axis; by default none.
@@ -301,14 +332,20 @@ def deformable_convolution(
 
     Source:
         Dai et al.: Deformable convolutional networks, 2017; with the masks of Zhu et al., 2018.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x, offset = nn.Variable((8, 3, 16, 16)), nn.Variable((8, 18, 14, 14))
+        >>> PF.deformable_convolution(x, 4, (3, 3), offset, name="demo-deformable-convolution").shape
+        (8, 4, 14, 14)
     """
     op = "deformable_convolution"
     inmaps = _channels(op, inp, base_axis, channel_last)
-    taps = sizes(op, "kernel", kernel)
+    size = taps(op, inp, base_axis, kernel)
     (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
     per_group = multiple(op, "the channels of the input", inmaps, group)
-    shape = (outmaps, *taps, per_group) if channel_last else (outmaps, per_group, *taps)
-    w = weight(shape, w_init, (inmaps, outmaps, taps), rng, fix_parameters, apply_w)
+    shape = (outmaps, *size, per_group) if channel_last else (outmaps, per_group, *size)
+    w = weight(shape, w_init, (inmaps, outmaps, size), rng, fix_parameters, apply_w)
     b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
     place = (base_axis, pad, stride, dilation, group, deformable_group, channel_last)
     return F.deformable_convolution(inp, w, offset, mask, b, *place)

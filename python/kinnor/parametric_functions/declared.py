@@ -44,7 +44,7 @@ class Argument(NamedTuple):
         return self._replace(name=self.name.format(**filled), meaning=self.meaning.format(**filled))
 
 
-SIZES = "Sequence[int] | None"
+SIZES = "int | Sequence[int] | None"
 INITIALIZER = "Initializer | None"
 W_INIT = Argument("w_init", INITIALIZER, "None", "Initial weight; by default uniform, `calc_uniform_lim_glorot`.")
 B_INIT = Argument("b_init", INITIALIZER, "None", "Initial bias; by default zeros.")
@@ -71,6 +71,8 @@ class Base:
     weight: str
     maps: str
     returns: str
+    example: tuple[str, str, str]
+    """The shape of an input, the arguments after it, and the shape of the output."""
 
 
 AFFINE = Base(
@@ -89,6 +91,7 @@ AFFINE = Base(
     weight="(inputs, *n_outmaps)",
     maps="n_outmaps",
     returns="Output, shape (*batch, *n_outmaps).",
+    example=("(2, 3)", "4", "(2, 4)"),
 )
 CONVOLUTION = Base(
     name="convolution",
@@ -98,7 +101,7 @@ CONVOLUTION = Base(
     head=(
         Argument("inp", "Variable", None, "Input, shape (*batch, inmaps, *spatial)."),
         Argument("outmaps", "int", None, "Number of filters."),
-        Argument("kernel", "Sequence[int]", None, "Shape of the filters; (3, 3) for images."),
+        Argument("kernel", "int | Sequence[int]", None, "Shape of the filters, as (3, 3); a number for all axes."),
         Argument("pad", SIZES, "None", "Zeros to add at both ends of each spatial axis; by default none."),
         Argument("stride", SIZES, "None", "Distance of neighbouring outputs; by default 1."),
         Argument("dilation", SIZES, "None", "Distance of neighbouring taps; by default 1."),
@@ -108,6 +111,7 @@ CONVOLUTION = Base(
     weight="(outmaps, inmaps, *kernel)",
     maps="(outmaps,)",
     returns="Output, shape (*batch, outmaps, *spatial of the output).",
+    example=("(2, 3, 8, 8)", "4, (3, 3)", "(2, 4, 6, 6)"),
 )
 
 
@@ -301,7 +305,18 @@ class Layer:
         arguments = "\n".join(f"    {argument.name}: {argument.meaning}" for argument in self.arguments())
         text = f"{base.title} {summary.replace('{product}', base.product)}\n\n{paragraph}\n\nArgs:\n{arguments}"
         text += f"\n\nReturns:\n    {base.returns}"
-        return text + (f"\n\nSource:\n    {self.transform.source}" if self.transform.source else "")
+        text += f"\n\nSource:\n    {self.transform.source}" if self.transform.source else ""
+        return f"{text}\n\nExamples:\n{self.example()}"
+
+    def example(self) -> str:
+        """Returns a session that calls the function."""
+        shape, arguments, result = self.base.example
+        calls = (
+            "import kinnor as nn, kinnor.parametric_functions as PF",
+            f"x = nn.Variable({shape})",
+            f'PF.{self.name}(x, {arguments}, name="demo-{self.name.replace("_", "-")}").shape',
+        )
+        return "".join(f"    >>> {call}\n" for call in calls) + f"    {result}"
 
 
 def made(layer: Layer, module: str) -> Callable[..., Variable]:

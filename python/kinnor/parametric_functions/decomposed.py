@@ -65,6 +65,16 @@ def svd_affine(
 
     Returns:
         Output, shape (*batch, *n_outmaps).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((2, 30))
+        >>> with nn.parameter_scope("demo-svd"):
+        ...     y = PF.svd_affine(x, 20, r=4)  # 200 weights instead of 600
+        ...     list(nn.get_parameters())
+        ['svd_affine/U', 'svd_affine/V', 'svd_affine/b']
+        >>> y.shape
+        (2, 20)
     """
     op = "svd_affine"
     matrix, r = Matrix(op, inp, n_outmaps, base_axis), count(op, "r", r)
@@ -90,11 +100,11 @@ def svd_affine(
 def svd_convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
+    kernel: int | Sequence[int],
     r: int,
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     uv_init: Initializer | None = None,
     b_init: Initializer | None = None,
     base_axis: int = 1,
@@ -110,7 +120,7 @@ def svd_convolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         r: Rank.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
@@ -125,6 +135,12 @@ def svd_convolution(
 
     Returns:
         Output, shape (*batch, outmaps, *spatial of the output).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.svd_convolution(x, 4, (3, 3), r=2, name="demo-svd-convolution").shape
+        (8, 4, 14, 14)
     """
     op = "svd_convolution"
     filters, r = Filters(op, inp, outmaps, kernel, base_axis), count(op, "r", r)
@@ -159,11 +175,11 @@ def svd_convolution(
 def cpd3_convolution(
     inp: Variable,
     outmaps: int,
-    kernel: Sequence[int],
+    kernel: int | Sequence[int],
     r: int,
-    pad: Sequence[int] | None = None,
-    stride: Sequence[int] | None = None,
-    dilation: Sequence[int] | None = None,
+    pad: int | Sequence[int] | None = None,
+    stride: int | Sequence[int] | None = None,
+    dilation: int | Sequence[int] | None = None,
     oik_init: Initializer | None = None,
     b_init: Initializer | None = None,
     base_axis: int = 1,
@@ -182,7 +198,7 @@ def cpd3_convolution(
     Args:
         inp: Input, shape (*batch, inmaps, *spatial).
         outmaps: Number of filters.
-        kernel: Shape of the filters; (3, 3) for images.
+        kernel: Shape of the filters, as (3, 3) for images; a number stands for that size along each axis.
         r: Rank.
         pad: Zeros to add at both ends of each spatial axis; by default none.
         stride: Stride of each spatial axis; by default 1.
@@ -203,6 +219,12 @@ def cpd3_convolution(
 
     Source:
         Lebedev et al.: Speeding-up convolutional neural networks using fine-tuned CP-decomposition, 2015.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((1, 2, 8, 8))
+        >>> PF.cpd3_convolution(x, 4, (3, 3), r=2, name="demo-cpd").shape
+        (1, 4, 6, 6)
     """
     op = "cpd3_convolution"
     filters, r = Filters(op, inp, outmaps, kernel, base_axis), count(op, "r", r)

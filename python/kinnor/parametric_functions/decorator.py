@@ -38,6 +38,22 @@ def parametric_function_api(
 
     Raises:
         TypeError: If the decorated function has no argument `fix_parameters`, or has variadic or keyword-only ones.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> from kinnor.initializer import ConstantInitializer
+        >>> from kinnor.parameter import get_parameter_or_create
+        >>> @PF.parametric_function_api("scale", [("s", "Factor", "(1,)", True)])
+        ... def scale(x, fix_parameters=False):
+        ...     return x * get_parameter_or_create("s", (1,), ConstantInitializer(2.0), not fix_parameters)
+        >>> x = nn.Variable.from_numpy_array([1.0, 3.0])
+        >>> with nn.parameter_scope("demo-api"):
+        ...     y = scale(x, name="last")
+        ...     list(nn.get_parameters())
+        ['last/scale/s']
+        >>> y.forward()
+        >>> y.d
+        array([2., 6.], dtype=float32)
     """
 
     def decorate(function: F) -> F:

@@ -42,10 +42,12 @@ SIGN = Argument("sign_{x}", "bool", "True", "Whether numbers of the {what} have 
 
 
 def _binary(weights: Weights, given: dict[str, Any]) -> Variable:
+    """Registers and returns the binary weights `Wb`."""
     return weights.other("Wb", given["wb_init"], given["rng"])
 
 
 def _marks(weights: Weights, given: dict[str, Any]) -> Variable:
+    """Returns the marks `I` of the weights that are fixed: zeros, or a parameter if `i_init` is given."""
     init = given["i_init"]
     if init is None:
         return constant("I", weights.shape)
@@ -53,6 +55,7 @@ def _marks(weights: Weights, given: dict[str, Any]) -> Variable:
 
 
 def _fixed_point(parameter: Variable, x: str, given: dict[str, Any], outputs: list[Any]) -> Any:
+    """Quantizes a parameter to fixed point. The arguments of the layer that apply end in `_x`."""
     sign, n, delta = given[f"sign_{x}"], given[f"n_{x}"], given[f"delta_{x}"]
     fine = given[f"ste_fine_grained_{x}"]
     quantize = given[f"quantize_{x}"]
@@ -62,6 +65,7 @@ def _fixed_point(parameter: Variable, x: str, given: dict[str, Any], outputs: li
 
 
 def _power(parameter: Variable, x: str, given: dict[str, Any], outputs: list[Any]) -> Any:
+    """Quantizes a parameter to powers of two. The arguments of the layer that apply end in `_x`."""
     sign, zero, n, m = given[f"sign_{x}"], given[f"with_zero_{x}"], given[f"n_{x}"], given[f"m_{x}"]
     fine = given[f"ste_fine_grained_{x}"]
     quantize = given[f"quantize_{x}"]
@@ -71,6 +75,7 @@ def _power(parameter: Variable, x: str, given: dict[str, Any], outputs: list[Any
 
 
 def _min_max(parameter: Variable, x: str, given: dict[str, Any], outputs: list[Any]) -> Any:
+    """Quantizes a parameter between a learned minimum and maximum. `x` is "w" or "b" and selects the arguments."""
     bound = {"w": 2.0, "b": 6.0}[x]
     least, greatest = given[f"qr_min_{x}_init"], given[f"qr_max_{x}_init"]
     return min_max_quantize(
@@ -91,6 +96,7 @@ def _min_max(parameter: Variable, x: str, given: dict[str, Any], outputs: list[A
 
 
 def _pruned(parameter: Variable, x: str, given: dict[str, Any], outputs: list[Any]) -> Any:
+    """Sets the smallest elements of a parameter to zero, at the rate `rate_x`."""
     return F.prune(parameter, rate=given[f"rate_{x}"], outputs=outputs)
 
 

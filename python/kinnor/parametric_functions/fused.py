@@ -64,6 +64,12 @@ def fused_batch_normalization(
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.fused_batch_normalization(x, z=x, name="demo-fused-batch-normalization").shape
+        (8, 3, 16, 16)
     """
     own = statistics("fused_batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
     return F.fused_batch_normalization(inp, *own, z, axes, decay_rate, eps, batch_stat, nonlinearity, output_stat)
@@ -104,6 +110,12 @@ def sync_batch_normalization(
 
     Returns:
         Output, shape of the input; with `output_stat` a tuple of output, mean and variance.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.sync_batch_normalization(x, comm=None, name="demo-sync-batch-normalization").shape
+        (8, 3, 16, 16)
     """
     own = statistics("sync_batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
     return F.sync_batch_normalization(inp, *own, comm, group, axes, decay_rate, eps, batch_stat, output_stat)
@@ -134,6 +146,15 @@ def mean_subtraction(
 
     Returns:
         Output, shape of the input.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+        >>> y = PF.mean_subtraction(x, name="demo-mean-subtraction")
+        >>> y.forward()
+        >>> y.d
+        array([[ -1., -10.],
+               [  1.,  10.]], dtype=float32)
     """
     op = "mean_subtraction"
     check_input(op, inp)

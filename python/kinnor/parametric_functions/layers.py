@@ -59,6 +59,19 @@ def affine(
 
     Returns:
         Output, shape (*batch, *n_outmaps).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((2, 3))
+        >>> with nn.parameter_scope("demo-affine"):
+        ...     y = PF.affine(x, 4)
+        ...     nn.get_parameters()
+        name      shape   type     gradient  size
+        affine/W  (3, 4)  float32  yes         12
+        affine/b  (4,)    float32  yes          4
+        2 parameters, 16 elements, 64 bytes
+        >>> y.shape
+        (2, 4)
     """
     check_input("affine", inp)
     inputs = prod(inp.shape[index_of_axis("affine", inp, base_axis) :])
@@ -91,6 +104,12 @@ def embed(
 
     Returns:
         Output, shape (*inp.shape, n_features).
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> tokens = nn.Variable((2, 5))
+        >>> PF.embed(tokens, 100, 8, name="demo-embed").shape
+        (2, 5, 8)
     """
     check_input("embed", inp, min_ndim=0)
     shape = sizes("embed", "(n_inputs, n_features)", (n_inputs, n_features))
@@ -126,6 +145,14 @@ def prelu(
 
     Source:
         He, Zhang, Ren, Sun: Delving deep into rectifiers, 2015.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable.from_numpy_array([[-1.0, 2.0]])
+        >>> y = PF.prelu(x, name="demo-prelu")
+        >>> y.forward()
+        >>> y.d  # the slope is 0.25 at first
+        array([[-0.25,  2.  ]], dtype=float32)
     """
     check_input("prelu", inp)
     shape = () if shared else (inp.shape[index_of_axis("prelu", inp, base_axis)],)

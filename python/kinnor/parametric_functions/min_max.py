@@ -64,6 +64,14 @@ def min_max_quantize(
     Source:
         Jacob et al.: Quantization and training of neural networks for efficient integer-arithmetic-only inference,
         2017.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable.from_numpy_array([0.0, 1.2, 3.0])
+        >>> y = PF.min_max_quantize(x, ql_max=3, x_min_max=True, name="demo-min-max-quantize")
+        >>> y.forward()
+        >>> y.d
+        array([0., 1., 3.], dtype=float32)
     """
     op = "min_max_quantize"
     check_input(op, x)

@@ -72,6 +72,16 @@ def batch_normalization(
 
     Source:
         Ioffe, Szegedy: Batch normalization, 2015.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> with nn.parameter_scope("demo-batch"):
+        ...     y = PF.batch_normalization(x)
+        ...     list(nn.get_parameters(grad_only=False))
+        ['bn/beta', 'bn/gamma', 'bn/mean', 'bn/var']
+        >>> y.shape
+        (8, 3, 16, 16)
     """
     own = statistics("batch_normalization", inp, axes, param_init, fix_parameters, no_scale, no_bias)
     return F.batch_normalization(inp, *own, axes, decay_rate, eps, batch_stat, output_stat)
@@ -113,6 +123,12 @@ def layer_normalization(
 
     Source:
         Ba, Kiros, Hinton: Layer normalization, 2016.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((2, 5, 8))  # batch, time, width
+        >>> PF.layer_normalization(x, batch_axis=(0, 1), name="demo-layer-normalization").shape
+        (2, 5, 8)
     """
     op = "layer_normalization"
     check_input(op, inp)
@@ -160,6 +176,12 @@ def instance_normalization(
 
     Source:
         Ulyanov, Vedaldi, Lempitsky: Instance normalization, 2016.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 3, 16, 16))
+        >>> PF.instance_normalization(x, name="demo-instance-normalization").shape
+        (8, 3, 16, 16)
     """
     op = "instance_normalization"
     shape = _kept(op, inp, (channel_axis,))
@@ -207,6 +229,12 @@ def group_normalization(
 
     Source:
         Wu, He: Group normalization, 2018.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((8, 6, 16, 16))
+        >>> PF.group_normalization(x, num_groups=2, name="demo-group-normalization").shape
+        (8, 6, 16, 16)
     """
     op = "group_normalization"
     shape = _kept(op, inp, (channel_axis,))

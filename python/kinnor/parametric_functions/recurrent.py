@@ -57,6 +57,13 @@ def lstm_cell(
 
     Source:
         Hochreiter, Schmidhuber: Long short-term memory, 1997; with the forget gate of Gers et al., 2000.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x, h, c = nn.Variable((2, 3)), nn.Variable((2, 4)), nn.Variable((2, 4))
+        >>> h, c = PF.lstm_cell(x, h, c, state_size=4, name="demo-lstm-cell")
+        >>> h.shape, c.shape
+        ((2, 4), (2, 4))
     """
     for value in (x, h, c):
         check_input("lstm_cell", value, min_ndim=2)
@@ -88,6 +95,15 @@ class LSTMCell:
     Attributes:
         h: Hidden state after the last step.
         c: Cell state after the last step.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> cell = PF.LSTMCell(batch_size=2, state_size=4, name="demo-cell")
+        >>> x = nn.Variable((2, 3))
+        >>> for _ in range(5):
+        ...     h = cell(x)
+        >>> h.shape
+        (2, 4)
     """
 
     def __init__(

@@ -47,6 +47,14 @@ def spectral_norm(
 
     Source:
         Miyato, Kataoka, Koyama, Yoshida: Spectral normalization for generative adversarial networks, 2018.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((2, 3))
+        >>> with nn.parameter_scope("demo-spectral"):
+        ...     y = PF.affine(x, 4, apply_w=PF.spectral_norm)
+        ...     list(nn.get_parameters(grad_only=False))
+        ['affine/W', 'affine/spectral-norm/u', 'affine/b']
     """
     op = "spectral_norm"
     check_input(op, w)
@@ -81,6 +89,14 @@ def weight_normalization(
 
     Source:
         Salimans, Kingma: Weight normalization, 2016.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x = nn.Variable((2, 3))
+        >>> with nn.parameter_scope("demo-weight-norm"):
+        ...     y = PF.affine(x, 4, apply_w=PF.weight_normalization)
+        ...     list(nn.get_parameters())
+        ['affine/W', 'affine/wn/g', 'affine/b']
     """
     op = "weight_normalization"
     check_input(op, w)

@@ -68,6 +68,13 @@ def rnn(
 
     Returns:
         Output, shape (steps, batch, D * H), and last states, shape of `h`.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x, h = nn.Variable((5, 2, 3)), nn.Variable((1, 1, 2, 4))
+        >>> y, last = PF.rnn(x, h, name="demo-rnn")
+        >>> y.shape, last.shape
+        ((5, 2, 4), (1, 1, 2, 4))
     """
     stack = Stack("rnn", x, h, bidirectional, gates=None)
     w0, w, b = stack.parameters(w0_init, w_init, b_init, rng, with_bias, fix_parameters)
@@ -124,6 +131,13 @@ def lstm(
 
     Source:
         Hochreiter, Schmidhuber: Long short-term memory, 1997; with the forget gate of Gers et al., 2000.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x, h, c = nn.Variable((5, 2, 3)), nn.Variable((1, 1, 2, 4)), nn.Variable((1, 1, 2, 4))
+        >>> y, last_h, last_c = PF.lstm(x, h, c, name="demo-lstm")
+        >>> y.shape, last_h.shape, last_c.shape
+        ((5, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4))
     """
     stack = Stack("lstm", x, h, bidirectional, gates=4)
     if c.shape != h.shape:
@@ -180,6 +194,13 @@ def gru(
 
     Source:
         Cho et al.: Learning phrase representations using RNN encoder-decoder, 2014.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.parametric_functions as PF
+        >>> x, h = nn.Variable((5, 2, 3)), nn.Variable((1, 1, 2, 4))
+        >>> y, last = PF.gru(x, h, name="demo-gru")
+        >>> y.shape, last.shape
+        ((5, 2, 4), (1, 1, 2, 4))
     """
     stack = Stack("gru", x, h, bidirectional, gates=3)
     w0, w, b = stack.parameters(w0_init, w_init, b_init, rng, with_bias, fix_parameters, bias_gates=4)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .._core import Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
-from .arguments import check_input, index_of_axis, multiple, sizes
+from .arguments import check_input, index_of_axis, multiple, sizes, taps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,18 +65,18 @@ class Filters(Weights):
         op: str,
         inp: Variable,
         outmaps: int,
-        kernel: Sequence[int],
+        kernel: int | Sequence[int],
         base_axis: int,
         group: int = 1,
         channel_last: bool = False,
     ) -> None:
         check_input(op, inp)
         inmaps = inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]
-        taps = sizes(op, "kernel", kernel)
+        size = taps(op, inp, base_axis, kernel)
         self.maps = sizes(op, "outmaps", outmaps, single=True)[:1]
         per_group = multiple(op, "the channels of the input", inmaps, group)
-        self.shape = (*self.maps, *taps, per_group) if channel_last else (*self.maps, per_group, *taps)
-        self.fans = inmaps, self.maps[0], taps
+        self.shape = (*self.maps, *size, per_group) if channel_last else (*self.maps, per_group, *size)
+        self.fans = inmaps, self.maps[0], size
 
 
 def constant(name: str, shape: Sequence[int], value: float = 0) -> Variable:

@@ -49,7 +49,7 @@ def run(source: str, format: str, seconds: float) -> subprocess.CompletedProcess
         seconds: The most seconds that it may take.
 
     Returns:
-        The finished process, whatever its exit status.
+        The finished process; its exit status is not checked.
 
     Raises:
         SubprocessError: If it takes longer.

@@ -43,6 +43,7 @@ class PlanReport(str):
     moments: Sequence[Moment]
 
     def _repr_html_(self) -> str:
+        """Returns the report as HTML, for notebooks."""
         return STYLE + self._body()
 
     def _body(self) -> str:
@@ -103,7 +104,7 @@ class PlanReport(str):
             raise ArgumentError(f"plan_report: expected a path that ends in .html, got {str(path)!r}")
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>memory</title>'
         page = f'<!doctype html>\n<html lang="en"><head>{head}{STYLE}</head><body>{self._body()}</body></html>\n'
-        with replacing(Path(path)) as temporary:
+        with replacing(Path(path), durable=False) as temporary:
             temporary.write_text(page, encoding="utf-8")
 
 

@@ -114,7 +114,10 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
         """A wrapper that records calls as spans of a phase."""
 
         def wrapper(own: Callable[..., Any]) -> Callable[..., Any]:
+            """Decorates a method so that calls are recorded under `title`, or under its class and name."""
+
             def watched(*args: Any, **kwargs: Any) -> Any:
+                """Calls the method and records it."""
                 name = title or f"{type(args[0]).__name__}.{own.__name__}"
                 return recorder.call(phase, name, own, args, kwargs)
 
@@ -126,6 +129,7 @@ def watch(recorder: Recorder, stack: ExitStack) -> None:
         """A wrapper that records calls that build functions."""
 
         def watched(*args: Any, **kwargs: Any) -> Any:
+            """Calls the function and records it as building a graph."""
             return recorder.build(own.__name__, own, args, kwargs)
 
         return watched

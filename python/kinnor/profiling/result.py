@@ -215,6 +215,7 @@ class Profile:
         return self.table()
 
     def _repr_html_(self) -> str:
+        """Returns the table of functions as HTML, for notebooks."""
         return html_table(*self._cells("function"), caption=self._sum("function"))
 
     def save(self, path: str | os.PathLike[str]) -> None:

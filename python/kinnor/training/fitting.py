@@ -193,6 +193,7 @@ class _Graphs:
             self._restore()
 
     def _restore(self) -> None:
+        """Gives all modules the training modes that they had before `fit`."""
         for module, mode in self.modes.items():
             module.__dict__["training"] = mode
 
@@ -211,6 +212,7 @@ class _Graphs:
         return graph
 
     def _build(self, inputs: list[Variable], training: bool) -> _Graph:
+        """Builds the graph of a step in training or evaluation mode. Evaluation graphs have no gradients."""
         if isinstance(self.model, Module):
             self._restore()
             if not training or not self.model.training:
@@ -221,6 +223,7 @@ class _Graphs:
             return self._computed(inputs, training)
 
     def _computed(self, inputs: list[Variable], training: bool) -> _Graph:
+        """Calls model, loss and metrics on the inputs. Returns the graph with their means."""
         more = {"training": training} if self.takes_training else {}
         if self.loss is None:
             made = self.model(*inputs, **more)
@@ -383,21 +386,26 @@ class _Worker:
             raise _Stopped
 
     def _feed(self, i: int, e: int, run: int) -> None:
+        """Takes the next training batch, and its graph."""
         self.graph = self.graphs.of(next(self.source), True)
 
     def _feed_validation(self, e: int, i: int) -> None:
+        """Takes the next validation batch, and its graph."""
         self.graph = self.graphs.of(next(self.source), False)
 
     def _forward(self, *place: int) -> None:
+        """Runs the current graph forward, unless it ran as it was built, and adds its values to the means."""
         graph = self._graph()
         if not _core.auto_forward_mode():
             _core.forward_all([graph.loss, *graph.values.values()], clear_no_need_grad=True)
         self.means.add(graph)
 
     def _backward(self, *place: int) -> None:
+        """Runs the current graph backward."""
         self._graph().loss.backward(clear_buffer=True)
 
     def _prepare_update(self, i: int, e: int) -> None:
+        """Scales, clips and decays the gradients and sets the learning rate, as the settings say."""
         solver, settings = self.run.solver, self.settings
         if settings.accumulate > 1:
             solver.scale_grad(1 / settings.accumulate)
@@ -409,6 +417,7 @@ class _Worker:
             solver.weight_decay(settings.weight_decay)
 
     def _graph(self) -> _Graph:
+        """Returns the graph of the current batch."""
         assert self.graph is not None
         return self.graph
 
@@ -422,6 +431,7 @@ class _Worker:
         return dict(found.state_dict() if isinstance(found, Module) else found)
 
     def _parameters(self) -> dict[str, Variable]:
+        """Returns the parameters of the model by path. Raises ParameterError if none requires a gradient."""
         named = self._found()
         if not any(v.need_grad for v in named.values()):
             raise ParameterError(
@@ -430,6 +440,7 @@ class _Worker:
         return named
 
     def _variables(self) -> dict[str, Variable]:
+        """Returns the variables of all callbacks, for the checkpoint."""
         return {
             f"callbacks/{place}/{name}": v
             for place, callback in enumerate(self.callbacks)
@@ -437,6 +448,7 @@ class _Worker:
         }
 
     def _values(self, epoch: int) -> dict[str, Any]:
+        """Returns the progress of the run as plain values, for the checkpoint."""
         schedule = self.settings.schedule
         return {
             "epoch": epoch,
@@ -449,6 +461,7 @@ class _Worker:
         }
 
     def _set_values(self, values: Any) -> None:
+        """Continues at the progress that a checkpoint has."""
         self.run.step = values["step"]
         self.run.history[:] = values["history"]
         self.run.solver.set_learning_rate(values["learning_rate"])
@@ -479,6 +492,7 @@ class _Means:
 
 
 def _arguments(function: Any) -> Mapping[str, Any]:
+    """Returns the parameters of a function's signature, or nothing if it has none."""
     try:
         return inspect.signature(function).parameters
     except (TypeError, ValueError):
@@ -486,10 +500,12 @@ def _arguments(function: Any) -> Mapping[str, Any]:
 
 
 def _mean(what: str, name: str, value: Any) -> Variable:
+    """Returns the mean of a result, after a check that it is a Variable."""
     if not isinstance(value, Variable):
         raise CallError(f"fit: expected `{what}` to give Variables, got {type(value).__name__} for {name!r}")
     return value if value.size == 1 else F.mean(value)
 
 
 def _named(iterator: Any) -> dict[str, Any]:
+    """Returns the iterator as an entry of the checkpoint, or nothing if there is no iterator."""
     return {} if iterator is None else {"data": iterator}

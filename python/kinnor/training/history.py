@@ -38,10 +38,12 @@ class History(list[dict[str, Any]]):
         return "\n".join(text_table(rows, right=range(1, len(rows[0])))) if rows[0] else "no epochs"
 
     def _repr_html_(self) -> str:
+        """Returns the table as HTML, for notebooks."""
         rows = self._rows()
         return html_table(rows, right=range(1, len(rows[0])))
 
     def _rows(self) -> list[tuple[str, ...]]:
+        """Returns the names of all values, then the values of each epoch, as text."""
         names = list(dict.fromkeys(name for row in self for name in row))
         return [tuple(names), *(tuple(shown(row.get(name, "")) for name in names) for row in self)]
 

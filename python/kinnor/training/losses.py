@@ -52,6 +52,7 @@ METRICS: dict[str, Measure] = {"accuracy": accuracy, **LOSSES}
 
 
 def _named(what: str, name: str, known: Mapping[str, Measure]) -> Measure:
+    """Returns the loss or metric of this name. Raises RangeError for an unknown name."""
     if name not in known:
         raise RangeError(
             f"fit: expected `{what}` to be a function or one of {', '.join(known)}, got {name!r}{question(name, known)}"

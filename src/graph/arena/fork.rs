@@ -25,14 +25,17 @@ pub(crate) fn guard() {
     });
 }
 
+/// Before a fork: locks the arena, so that the child gets it in a consistent state.
 extern "C" fn before() {
     fork::hold(&LOCKED, arena::lock());
 }
 
+/// After a fork, in the parent: unlocks the arena.
 extern "C" fn parent() {
     drop(fork::release(&LOCKED));
 }
 
+/// After a fork, in the child: unlocks the arena, and ends the runs of threads that it does not have.
 extern "C" fn child() {
     if let Some(mut arena) = fork::release(&LOCKED) {
         arena.end_runs_of_others();
@@ -95,6 +98,7 @@ impl Arena {
 }
 
 impl FunctionSlot {
+    /// Forgets the state of a run that does not go on in this process.
     fn abandon(&mut self) {
         self.provenance.abandon();
         self.need_setup = true;

@@ -129,6 +129,7 @@ mod tests {
     use super::*;
     use crate::graph::{Variable, apply, arena};
 
+    /// Applies an operation without arguments and returns its first output.
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
     }

@@ -109,6 +109,7 @@ impl Provenance {
         Self::combine(self.id, inputs.inspect(|input| own.push(*input)))
     }
 
+    /// Joins the fingerprints of the inputs with the identity of the operation.
     #[inline(always)]
     fn combine(id: Fingerprint, inputs: impl Iterator<Item = VersionedFingerprint>) -> InputsFingerprint {
         InputsFingerprint(inputs.fold(id, |all, input| all.join(input.fingerprint().number())))

@@ -2,6 +2,7 @@
 //! [`Arena::is_busy`], which flush them first.
 
 use std::any::Any;
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -92,14 +93,36 @@ impl Arena {
         parent == NONE || !self.functions[parent].need_grad
     }
 
-    /// True if `v` is a leaf or its parent has run.
+    /// True if `v` is a leaf with values of its own, or its parent has run.
     pub(crate) fn is_computed(&self, v: Ix) -> bool {
         let parent = self.variables[v].parent;
-        parent == NONE || {
-            // A run whose outcome is deferred has a provenance.
-            let slot = &self.functions[parent];
-            slot.saved != Saved::New || slot.provenance.has_run()
+        if parent == NONE {
+            return self.variables[v].flags & flag::OF_OUTPUT == 0;
         }
+        // A run whose outcome is deferred has a provenance.
+        let slot = &self.functions[parent];
+        slot.saved != Saved::New || slot.provenance.has_run()
+    }
+
+    /// True if a leaf that `v` depends on changed since the function that reads it ran.
+    pub(crate) fn is_stale(&self, v: Ix) -> bool {
+        let (mut open, mut seen) = (vec![self.variables[v].parent], HashSet::new());
+        while let Some(f) = open.pop() {
+            if f == NONE || !seen.insert(f) {
+                continue;
+            }
+            let slot = &self.functions[f];
+            let leaf = |v: &Ix| {
+                let slot = &self.variables[*v];
+                (slot.parent == NONE).then(|| self.tensors[slot.tensor].data.as_deref()).flatten()
+            };
+            let leaves = slot.inputs.iter().map(leaf);
+            if slot.provenance.modified(leaves, [].into_iter()).is_some() {
+                return true;
+            }
+            open.extend(slot.inputs.iter().map(|v| self.variables[*v].parent));
+        }
+        false
     }
 
     /// True if `v` has a parent that may have to recompute its data.

@@ -76,6 +76,7 @@ impl Arena {
         self.bury_all(dying);
     }
 
+    /// Frees these variables, and functions and variables above them that lose their last owner.
     fn bury_all(&mut self, mut dying: Vec<Ix>) {
         while let Some(v) = dying.pop() {
             let slot = &mut self.variables[v];
@@ -117,6 +118,7 @@ impl Arena {
         self.tensors.free.push(tensor);
     }
 
+    /// Drops one count of a function. Frees it at zero, and adds its inputs to `dying` if they lose their last owner.
     fn release_function_to(&mut self, f: Ix, dying: &mut Vec<Ix>) {
         let slot = &self.functions[f];
         if slot.count == 1 && slot.planned {

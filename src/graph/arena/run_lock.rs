@@ -224,6 +224,7 @@ impl Arena {
         }
     }
 
+    /// Writes deferred outcomes into their functions.
     #[cold]
     fn flush_each_outcome(&mut self) {
         for (functions, outcome) in self.run_locks.deferred.drain(..) {
@@ -231,6 +232,7 @@ impl Arena {
         }
     }
 
+    /// Writes deferred outcomes, and the deferred lock of a plan, into the functions.
     #[cold]
     fn flush_each(&mut self) {
         self.flush_outcomes();
@@ -282,6 +284,7 @@ impl Arena {
         self.leave_functions(functions, RunOutcome::Failed);
     }
 
+    /// Unlocks functions after a run and writes its outcome into them.
     fn leave_functions(&mut self, functions: &[Ix], outcome: RunOutcome) {
         self.flush();
         self.leave_run();

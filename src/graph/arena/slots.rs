@@ -31,6 +31,8 @@ pub(crate) mod flag {
     pub(crate) const PLANNED: u16 = 1 << 6;
     /// A run under a memory budget may have dropped its data, which a backward run then recomputes.
     pub(crate) const DROPPED: u16 = 1 << 10;
+    /// It has no parent and shares the data of an output that was not computed when it was made.
+    pub(crate) const OF_OUTPUT: u16 = 1 << 12;
     /// Its data may be missing when a backward run reads it.
     pub(crate) const RESTORED: u16 = RECOMPUTE | DROPPED;
     /// Scratch bits of one graph traversal.

@@ -21,10 +21,12 @@ const MOVED: u8 = 2;
 struct PlanMark(AtomicU8);
 
 impl PlanMark {
+    /// Sets bits of the mark.
     fn add(&self, bits: u8) {
         self.0.fetch_or(bits, Ordering::Relaxed);
     }
 
+    /// True if the plan must not be used any more.
     fn is_outdated(&self) -> bool {
         self.0.load(Ordering::Relaxed) & OUTDATED != 0
     }

@@ -116,6 +116,7 @@ impl PreparedBackward {
         ))
     }
 
+    /// Takes the prepared run of this key out of the cache. Discards it if it is outdated.
     fn take(a: &mut Arena, first: Ix, key: &RouteKey) -> Option<Box<Self>> {
         let Prepared(kept) = a.existing_prepared_mut(first)?.get_mut()?;
         let at = kept.iter().position(|ready| ready.key == *key)?;

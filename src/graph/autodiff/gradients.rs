@@ -65,6 +65,7 @@ pub(crate) struct RunGradients {
 struct SpareStorages(Vec<Arc<Storage>>);
 
 impl SpareStorages {
+    /// Takes a spare storage of this length, or makes one.
     fn take(&mut self, len: usize) -> Arc<Storage> {
         // The most recent ones are most likely in the cache.
         let at = self.0.iter().rposition(|s| s.len() == len);
@@ -133,6 +134,7 @@ impl RunGradients {
         (plan, own)
     }
 
+    /// Adds the backward step of the n-th function of the route to the plan, with storages for its gradients.
     fn add_step(
         &mut self,
         a: &mut Arena,

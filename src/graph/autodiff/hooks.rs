@@ -66,6 +66,7 @@ impl<'a> RunHooks<'a> {
         Self { by_place: HashMap::new(), route, held: None }
     }
 
+    /// The gradient hooks of all places on a route.
     pub(crate) fn of(route: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
         let by_place = arena::with(|a| {
             let hooks = |(n, place): (usize, &GradientSlot)| {
@@ -82,6 +83,7 @@ impl<'a> RunHooks<'a> {
         Self { by_place, route, held }
     }
 
+    /// True if there is any hook.
     pub(crate) fn any(&self) -> bool {
         !self.by_place.is_empty()
     }

@@ -108,6 +108,7 @@ enum Found {
 }
 
 impl Found {
+    /// The functions that the differentiation ran through.
     fn route(&self) -> &GradientRoute {
         match self {
             Self::Arrays(ready) => &ready.route,
@@ -124,6 +125,7 @@ impl Found {
     }
 }
 
+/// Differentiates the roots that require gradients, on arrays or as a graph. `adds` says whether leaves get the sums.
 fn differentiate(
     roots: &[Root],
     inputs: Option<&[Edge]>,
@@ -151,6 +153,7 @@ fn differentiate(
     }
 }
 
+/// Differentiates by running kernels: the gradients are arrays.
 fn on_arrays(
     roots: &[Root],
     inputs: Option<&[Edge]>,
@@ -283,6 +286,7 @@ fn free(route: &GradientRoute, f: Ix) -> Result<()> {
     cleared.into_iter().try_for_each(|storage| storage.clear(true))
 }
 
+/// Differentiates by building a graph: the gradients are variables that can be differentiated again.
 fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOptions<'_>) -> Result<Found> {
     let edges: Vec<&Edge> = roots.iter().map(|root| &root.edge).collect();
     let (route, nodes, clearing) = arena::with(|a| -> Result<_> {

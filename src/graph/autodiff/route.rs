@@ -36,6 +36,7 @@ struct RouteNode {
     inputs: u32,
 }
 
+/// The functions that a differentiation runs through, and a slot for the sum of the gradients of each tensor.
 pub(crate) struct GradientRoute {
     /// By descending rank.
     pub(crate) order: Vec<Ix>,
@@ -132,6 +133,7 @@ impl GradientRoute {
         new
     }
 
+    /// The gradient slot of a tensor on this route.
     fn find(&self, a: &Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
         a.tensor_scratch(tensor, leaf, self.mark)
     }
@@ -174,6 +176,7 @@ impl GradientRoute {
         a.birth(f) >= self.since && a.scratch(f) & 1 == 1
     }
 
+    /// True if the gradient by input `i` of a function is needed for the targets or for functions above.
     fn is_wanted(&self, a: &Arena, f: Ix, i: usize, pruned: bool) -> bool {
         let v = a.inputs(f)[i];
         let parent = a.parent(v);
@@ -195,6 +198,7 @@ impl GradientRoute {
         }
     }
 
+    /// Gives a gradient slot to every output and needed input of the functions.
     fn list_places(&mut self, a: &mut Arena, pruned: bool) {
         for n in 0..self.order.len() {
             let f = self.order[n];
@@ -214,6 +218,7 @@ impl GradientRoute {
         }
     }
 
+    /// Where the places of the n-th function end in the lists.
     fn ends_of(&self, n: usize) -> RouteNode {
         let end = RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 };
         self.nodes.get(n + 1).copied().unwrap_or(end)
@@ -306,14 +311,17 @@ mod tests {
     use super::*;
     use crate::graph::{Variable, apply};
 
+    /// Applies an operation without arguments and returns its first output.
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
     }
 
+    /// A variable of two values.
     fn leaf(need_grad: bool) -> Variable {
         Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(need_grad)
     }
 
+    /// The route from a root to a target, or to all leaves.
     fn route(root: &Variable, target: Option<&Variable>) -> GradientRoute {
         // Handles lock the arena.
         let root = Edge::Variable(root.clone());
@@ -321,12 +329,13 @@ mod tests {
         arena::with(|a| GradientRoute::make(a, &[&root], target.as_ref().map(<[Edge; 1]>::as_slice), 0))
     }
 
+    /// The function that computes a variable.
     fn parent(v: &Variable) -> Ix {
         arena::with(|a| a.parent(v.ix()))
     }
 
     #[test]
-    fn it_goes_where_gradients_flow_and_by_descending_rank() {
+    fn a_route_has_functions_with_gradients_by_descending_rank() {
         let (x, fixed) = (leaf(true), leaf(false));
         let (h, still) = (one("sin", &[&x]), one("exp", &[&fixed]));
         let y = one("mul2", &[&h, &still]);
@@ -337,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_of_one_leaf_meet_in_one_slot() {
+    fn gradients_of_one_leaf_share_a_slot() {
         let x = leaf(true);
         let y = one("mul2", &[&one("sin", &[&x]), &one("exp", &[&x])]);
         let route = route(&y, None);
@@ -348,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_leave_other_ways_out() {
+    fn a_route_to_targets_skips_other_branches() {
         let (x, other) = (leaf(true), leaf(true));
         let (a, b) = (one("sin", &[&x]), one("exp", &[&other]));
         let y = one("mul2", &[&a, &b]);

@@ -25,6 +25,7 @@ use crate::{Error, Result};
 struct GraphBuilder(Vec<Variable>);
 
 impl GraphBuilder {
+    /// Adds a variable and returns its symbol.
     fn add(&mut self, v: Variable) -> Sym {
         self.0.push(v);
         Sym::Node(self.0.len() as u32 - 1)
@@ -238,10 +239,12 @@ pub(crate) fn on_graph(
     Ok(found)
 }
 
+/// Adds a gradient to a sum that may not exist yet.
 fn add_up(total: &mut Option<Sym>, g: Sym) {
     *total = Some(total.map_or(g, |sum| sum + g));
 }
 
+/// Builds the variable of a symbolic gradient of this shape.
 fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut GraphBuilder) -> Result<Option<Variable>> {
     let node = build(graph, || g.map(|g| g.node(shape)))?;
     Ok(node.map(|node| graph.0[node as usize].clone()))

@@ -97,6 +97,7 @@ pub fn connect_detached(
             return Ok(outputs);
         }
     }
+    Variable::check_all_computed(op.name(), inputs)?;
     reserve::rematerialize_inputs(inputs)?;
     let room = modes
         .memory_budget
@@ -140,6 +141,9 @@ fn connect_without_graph(
     anomaly: bool,
 ) -> Result<Outputs> {
     let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
+    if x.iter().any(|x| x.storage.is_unwritten()) {
+        Variable::check_all_computed(op.name(), inputs)?;
+    }
     if x.iter().any(|x| x.storage.is_cleared()) {
         reserve::rematerialize_inputs(inputs)?;
     }

@@ -88,6 +88,7 @@ impl EagerRun {
         Ok(outputs)
     }
 
+    /// Runs the operation on the arrays and stores its state.
     pub(crate) fn forward(&mut self, op: &Op) -> Result<()> {
         let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));

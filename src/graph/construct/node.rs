@@ -24,6 +24,7 @@ pub(crate) fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String
     }
 }
 
+/// Adds a function with its outputs to the graph. Computes the output shapes unless they are given.
 pub(crate) fn build(
     a: &mut Arena,
     modes: Modes,

@@ -51,6 +51,7 @@ impl<'a> Pace<'a> {
         Self { steps: 0, guard }
     }
 
+    /// Counts a step; each 64th asks whether the run was interrupted.
     #[inline(always)]
     pub(crate) fn step(&mut self) -> Result<()> {
         self.guard.inspect(|guard| guard.renew());

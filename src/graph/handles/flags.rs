@@ -4,10 +4,12 @@ use crate::graph::arena::{self, aliasing, flag};
 use crate::graph::handles::variable::Variable;
 
 impl Variable {
+    /// True if the variable has this flag.
     fn has(&self, bit: u16) -> bool {
         arena::with(|a| a.has_flag(self.ix(), bit))
     }
 
+    /// Sets or clears flags of the variable.
     fn set(&self, bits: u16, on: bool) {
         arena::with(|a| a.change_flags(self.ix(), bits, on));
     }

@@ -45,6 +45,7 @@ pub enum When {
     Accumulated,
 }
 
+/// A hook on the gradient of a tensor.
 struct RegisteredHook {
     /// Registered on a leaf. The tensor may also belong to an intermediate variable.
     leaf: bool,
@@ -56,6 +57,7 @@ struct RegisteredHook {
 }
 
 impl RegisteredHook {
+    /// True if the hook was not removed.
     fn is_there(&self) -> bool {
         !self.removed.load(Ordering::Relaxed)
     }
@@ -84,6 +86,7 @@ impl HookHandle {
 }
 
 impl Arena {
+    /// The hooks and the gradient in a graph of a tensor, created if needed.
     fn gradient_state(&mut self, tensor: Ix) -> &mut GradientState {
         self.gradient_attachment_mut(tensor).get_or_default()
     }
@@ -125,6 +128,7 @@ impl Arena {
         self.gradient_in_graph(tensor).is_some()
     }
 
+    /// The variable that computed the current gradient of a tensor, if the gradient has not changed since.
     fn gradient_in_graph(&self, tensor: Ix) -> Option<Ix> {
         let (v, fingerprint) = self.gradient_attachment(tensor).get::<GradientState>()?.gradient.as_ref()?;
         let v = v.ix();

@@ -56,6 +56,7 @@ impl Variable {
         Ok(v)
     }
 
+    /// A handle to a new variable of a tensor.
     fn counted(a: &mut Arena, tensor: Ix, flags: u16) -> Self {
         let v = a.new_variable(tensor, flags, NONE, 0);
         a.count_handle(v);
@@ -78,6 +79,7 @@ impl Variable {
         self.0
     }
 
+    /// The slot of the tensor of the variable.
     pub(crate) fn tensor_ix(&self) -> Ix {
         arena::with(|a| a.tensor(self.0))
     }
@@ -122,6 +124,7 @@ impl Variable {
         Array { shape: data.shape, data: data.storage, grad: grad.storage }
     }
 
+    /// Checks that an array has the shape of the variable.
     fn fits(&self, what: &str, array: &NdArray) -> Result<()> {
         let own = self.shape();
         if own == array.shape && array.storage.len() == own.size() {
@@ -223,9 +226,40 @@ impl Variable {
         arena::with(|a| describe(a, self.0))
     }
 
-    /// True if it is a leaf or its parent has run.
+    /// True if it is a leaf with values of its own, or its parent has run.
     pub fn is_computed(&self) -> bool {
         arena::with(|a| a.is_computed(self.0))
+    }
+
+    /// True if it was computed from leaves whose values changed since.
+    pub fn is_stale(&self) -> bool {
+        arena::with(|a| a.is_computed(self.0) && a.is_stale(self.0))
+    }
+
+    /// Checks that its values may be read: it is a leaf, its function has run, or they were assigned.
+    ///
+    /// # Errors
+    /// [`Error::NotComputed`] if they may not. In NNabla's dialect they read as zeros.
+    pub fn check_computed(&self, op: &str) -> Result<()> {
+        Self::check_all_computed(op, &[self])
+    }
+
+    /// As [`Variable::check_computed`], for all inputs of `op`.
+    pub(crate) fn check_all_computed(op: &str, inputs: &[&Self]) -> Result<()> {
+        if modes::is_nnabla() || arena::with(|a| inputs.iter().all(|v| a.is_computed(v.0))) {
+            return Ok(());
+        }
+        let waits = |v: &&&Self| !v.is_computed() && v.data().storage.is_unwritten();
+        let Some(v) = inputs.iter().find(waits) else { return Ok(()) };
+        let by = arena::with(|a| {
+            let parent = a.parent(v.0);
+            if parent == NONE { "its function".into() } else { a.op(parent).name().to_string() }
+        });
+        Err(Error::NotComputed(format!(
+            "{op}: expected computed values, got {}, which {by} has not computed; call forward(), or build under \
+             nn.auto_forward()",
+            v.describe()
+        )))
     }
 
     /// The function that computes it.
@@ -284,7 +318,8 @@ impl Variable {
             a.data(tensor).give_to_leaf();
             let on = need_grad.unwrap_or_else(|| a.need_grad(self.0));
             let need = flag::NEED_GRAD_SET | if on { flag::NEED_GRAD } else { 0 };
-            Self::counted(a, tensor, new_flags() | need)
+            let output = if a.is_computed(self.0) { 0 } else { flag::OF_OUTPUT };
+            Self::counted(a, tensor, new_flags() | need | output)
         })
     }
 

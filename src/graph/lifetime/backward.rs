@@ -234,12 +234,13 @@ mod tests {
     use super::*;
     use crate::graph::{Variable, apply, arena};
 
+    /// Applies an operation without arguments and returns its first output.
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
     }
 
     #[test]
-    fn what_is_persistent_is_not_given_back_after_its_last_gradient() {
+    fn a_persistent_value_is_not_released_after_its_last_gradient() {
         let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
         let h = one("sin", &[&x]);
         let y = one("sin", &[&h]);

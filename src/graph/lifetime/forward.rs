@@ -20,6 +20,7 @@ impl Clearing {
         Self { policy, mark: a.new_mark() }
     }
 
+    /// Sets bits of a variable that hold for this run only.
     fn scratch(&self, a: &mut Arena, v: Ix, bits: u16) {
         a.enter(v, self.mark);
         a.set_flags(v, bits, true);
@@ -75,6 +76,7 @@ mod tests {
     use super::*;
     use crate::graph::{Variable, apply, arena};
 
+    /// Applies an operation without arguments and returns its first output.
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
     }
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_goes_after_its_last_use_and_a_leaf_never() {
+    fn a_value_is_cleared_after_its_last_use_unless_it_is_persistent() {
         let x = Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(true);
         let h = one("sin", &[&x]);
         let (a, b) = (one("exp", &[&h]), one("cos", &[&h]));

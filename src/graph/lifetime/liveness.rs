@@ -137,10 +137,12 @@ mod tests {
     use super::*;
     use crate::graph::{ForwardOptions, Variable, apply, arena};
 
+    /// Applies an operation without arguments and returns its first output.
     fn one(name: &str, x: &[&Variable]) -> Variable {
         apply(name, x, &[]).expect("builds").remove(0)
     }
 
+    /// A variable of two values.
     fn leaf(need_grad: bool) -> Variable {
         Variable::from_values([2], &[0.5, 1.0]).expect("fits").with_need_grad(need_grad)
     }
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gradient_nothing_stays() {
+    fn without_a_gradient_no_value_is_read_backward() {
         let h = one("sin", &[&leaf(false)]);
         let _product = one("mul2", &[&h, &h]);
         assert!(!arena::with(|a| is_read_backward(a, h.ix())));
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn restoring_starts_where_data_still_is() {
+    fn restoring_starts_at_values_that_are_in_memory() {
         // (exp(x) + sin(x)) * exp(x)
         let x = leaf(true);
         let (e, s) = (one("exp", &[&x]), one("sin", &[&x]));

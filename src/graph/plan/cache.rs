@@ -24,6 +24,7 @@ pub(crate) struct ForwardKey {
 }
 
 impl ForwardKey {
+    /// The key of a forward plan with the current order of execution.
     pub(crate) fn forward(roots: &[Ix], policy: Policy, budget: Option<usize>) -> Self {
         let execution_order = modes::execution_order();
         Self { roots: SmallVec::from_slice(roots), policy, budget, execution_order }
@@ -97,6 +98,7 @@ impl CachedPlan {
         Some((plan, validity))
     }
 
+    /// Takes a plan out of the cache. Discards it if it is outdated.
     fn take(a: &mut Arena, root: Ix, wanted: impl Fn(&Plan) -> bool) -> Option<Self> {
         let Plans(plans) = a.existing_plans_mut(root)?.get_mut()?;
         let at = plans.iter().position(|kept| wanted(&kept.plan))?;
@@ -130,6 +132,7 @@ impl CachedPlan {
         Self::put(a, root, validity, Plan::Backward(key, plan));
     }
 
+    /// Puts a plan into the cache of a variable. The oldest one is discarded if there are too many.
     fn put(a: &mut Arena, root: Ix, validity: Validity, plan: Plan) {
         let kept = Self { validity, plan };
         let Plans(plans) = a.plans_mut(root).get_or_default();

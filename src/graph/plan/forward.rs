@@ -54,6 +54,7 @@ impl AsMut<PlanLock> for ForwardPlan {
 }
 
 impl ForwardPlan {
+    /// Plans a forward run of these roots through the functions that `enter` accepts.
     pub(crate) fn make(
         a: &mut Arena,
         roots: &[Ix],

@@ -57,6 +57,7 @@ impl Listing {
         self.list.push(instruction);
     }
 
+    /// Ends the list of instructions.
     fn finish(mut self) -> Vec<Instruction> {
         self.reach(usize::MAX);
         self.list
@@ -212,22 +213,26 @@ struct Text {
 }
 
 impl Text {
+    /// Begins a text with the number of functions.
     fn new(run: &str, functions: usize) -> Self {
         let s = if functions == 1 { "" } else { "s" };
         Self { lines: format!("{run}: {functions} function{s}"), joint: 0 }
     }
 
+    /// Adds a line, indented if it belongs to a fused pass.
     fn line(&mut self, at: usize, line: &str) {
         let indent = if at < self.joint as usize { "    " } else { "  " };
         self.lines.extend(["\n", indent, line.trim_end()]);
     }
 
+    /// Adds the head of a fused pass. Lines of instructions before `next` are indented below it.
     fn joint(&mut self, how: &str, steps: Option<std::ops::Range<usize>>, next: u32) {
         let steps = steps.unwrap_or_default();
         self.line(usize::MAX, &format!("{how:<8} {}-{}, or one by one:", steps.start + 1, steps.end));
         self.joint = next;
     }
 
+    /// Adds a line for a step: number, operation and shapes.
     fn run<'a>(
         &mut self,
         at: usize,

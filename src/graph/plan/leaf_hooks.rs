@@ -75,6 +75,7 @@ impl LeafHooks {
         found
     }
 
+    /// True if there is no hook.
     pub(crate) fn is_empty(&self) -> bool {
         self.outputs.is_empty() && self.leaves.is_empty()
     }

@@ -55,6 +55,7 @@ impl ForwardPlan {
         left.try_for_each(|storage| storage.clear(true))
     }
 
+    /// Runs the plan, fused if the context allows it.
     fn run(&mut self, context: &RunContext<'_>) -> Result<()> {
         if self.counted != context.guard.is_none() {
             self.counted = context.guard.is_none();
@@ -181,6 +182,7 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
 struct Persistent<'a>(Vec<&'a Variable>);
 
 impl<'a> Persistent<'a> {
+    /// Makes variables persistent until this is dropped. Skips variables that are persistent already.
     fn new(variables: &[&'a Variable]) -> Self {
         let own = Self(variables.iter().copied().filter(|v| !v.persistent()).collect());
         own.set(true);
@@ -203,6 +205,7 @@ impl Drop for Persistent<'_> {
     }
 }
 
+/// Runs forward by a cached or new plan, within a budget if there is one.
 fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Closed>) -> Result<()> {
     headroom::check()?;
     let policy = Policy {

@@ -86,6 +86,7 @@ pub(crate) fn end(began: Option<Instant>, functions: &[Ix], is_backward: bool) {
     }
 }
 
+/// Records the time of functions that ran from `began` until now.
 #[cold]
 fn record(began: Instant, functions: &[Ix], is_backward: bool) {
     let ended = Instant::now();

@@ -72,6 +72,7 @@ impl ScopedModes {
         self.memory_budget
     }
 
+    /// Sets a mode and returns its former value.
     fn replace(&mut self, mode: Mode) -> Mode {
         use std::mem::replace;
         match mode {
@@ -134,6 +135,7 @@ pub(crate) struct Modes {
     pub(crate) noting: bool,
 }
 
+/// The modes of this thread; modes without a scope have the value of the process.
 pub(crate) fn now() -> Modes {
     let scoped = SCOPED.get();
     Modes {
@@ -152,6 +154,7 @@ pub fn noting() -> bool {
     SCOPED.get().noting
 }
 
+/// Sets whether this thread records reads and outputs of functions without a graph.
 pub(crate) fn set_noting(on: bool) {
     swap(|s| &mut s.noting, on);
 }

@@ -35,6 +35,7 @@ fn unusual(storage: &Storage) -> Option<&'static str> {
     if holds(Odd::Nan) { Some("NaN") } else { holds(Odd::NotFinite).then_some("Inf") }
 }
 
+/// The first array with an unusual value, and what it is.
 fn first(slots: &[Operand]) -> Option<(usize, &'static str)> {
     slots.iter().enumerate().find_map(|(i, slot)| Some((i, unusual(&slot.storage)?)))
 }
@@ -77,10 +78,12 @@ pub(crate) fn in_gradient_of(f: Ix, error: Error) -> Error {
     Error::Graph(format!("{text}; this is in the gradient of {name}{line}"))
 }
 
+/// The line of the program that built a function, if it was noted.
 fn line(a: &Arena, f: Ix) -> Option<String> {
     a.tags(f).iter().find(|(key, _)| key == BUILT_AT).map(|(_, line)| line.clone())
 }
 
+/// The error for an unusual value of a function, with the line that built it.
 fn found(f: Ix, what: &str, cause: Option<String>) -> Error {
     let (name, line, output) = arena::with(|a| {
         let line = line(a, f);

@@ -36,6 +36,7 @@ pub(crate) enum DataOperand {
 }
 
 impl DataOperand {
+    /// The array of a tensor in a type if it is read, and only its shape otherwise.
     fn new(
         a: &mut Arena,
         tensor: Ix,
@@ -52,6 +53,7 @@ impl DataOperand {
         Self::Read(operand)
     }
 
+    /// The shape of the array.
     pub(crate) fn shape(&self) -> &Shape {
         match self {
             Self::Read(operand) => &operand.shape,

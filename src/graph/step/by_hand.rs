@@ -19,6 +19,7 @@ use crate::{Error, Result};
 struct Alone(Ix);
 
 impl Alone {
+    /// Locks a function for a direct call.
     fn begin(f: &Function) -> Result<Self> {
         arena::with(|a| a.begin_run(&[f.0]))?;
         Ok(Self(f.0))
@@ -105,6 +106,7 @@ impl Function {
         self.shape_outputs(&self.of_active(x), y)
     }
 
+    /// Gives the output variables the shapes that the operation computes from the inputs.
     fn shape_outputs(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
         let op = self.op();
         let asked = arena::with(|a| a.reshapes());

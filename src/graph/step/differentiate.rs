@@ -134,6 +134,7 @@ impl BackwardStep {
         done
     }
 
+    /// Runs the backward function of a user's operation, with flags that tell which gradients are added to.
     fn backward_on_arrays(&self, x: &[Array], y: &[Array]) -> Result<()> {
         let user =
             self.op.on_arrays().ok_or_else(|| Error::Graph("backward: expected a user's function".into()))?;

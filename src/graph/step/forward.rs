@@ -228,6 +228,7 @@ impl ForwardStep {
         !self.idle && self.op.facts().hosts_epilogue && self.y.iter().all(keeps)
     }
 
+    /// Runs an operation that the fast path does not serve: user code, casts, overwritten inputs.
     fn run_special(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<Fingerprint> {
         let mut provenance = self.provenance;
         let facts = self.op.facts();
@@ -322,6 +323,7 @@ fn forget(y: &[Operand], x: &[Operand]) {
     y.iter().filter(own).for_each(|y| y.storage.give_up());
 }
 
+/// Arrays of the operands, each with an empty gradient.
 fn arrays<'a>(slots: impl IntoIterator<Item = &'a Operand>) -> Vec<Array> {
     let array = |s: &Operand| Array {
         shape: s.shape.clone(),

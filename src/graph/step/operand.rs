@@ -74,6 +74,7 @@ impl Operand {
         }
     }
 
+    /// Returns the elements, brought into memory for this access. Fails if a computed value was cleared.
     #[cold]
     fn make_ready(&self, access: Access) -> Result<*mut u8> {
         if self.is_computed && access != Access::Write && self.storage.is_cleared() {
@@ -214,6 +215,7 @@ pub(crate) struct Temporary {
 
 pub(crate) type Temporaries = SmallVec<[Temporary; 1]>;
 
+/// Converts temporary results into the arrays that they belong to.
 pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     let store = |t: Temporary| t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
     temporaries.into_iter().try_for_each(store)

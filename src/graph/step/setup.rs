@@ -73,6 +73,7 @@ pub(crate) fn forward(
     Ok(order)
 }
 
+/// Brings a function's shapes and in-place sharing up to date.
 pub(crate) fn refresh(a: &mut Arena, f: Ix) -> Result<(), Stop> {
     renew(a, f)?;
     share(a, f)

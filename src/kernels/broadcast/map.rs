@@ -47,6 +47,7 @@ impl BroadcastLayout {
         unsafe { self.map(a.as_ptr(), b.as_ptr(), y.as_mut_ptr(), f) };
     }
 
+    /// Panics unless the arrays have the sizes of the broadcast.
     fn check(&self, lengths: [usize; 3]) {
         assert!(self.fits(lengths), "arrays that have not the shapes of the broadcast");
     }
@@ -73,8 +74,8 @@ impl BroadcastLayout {
                         let first = range.start - start;
                         for i in range.clone() {
                             let k = i - start;
-                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements, the
-                            // others hold elements for all of `y`, and `to` has enough space.
+                            // SAFETY: the range is a part of the tile, for which `a` and `b` hold elements. The
+                            // others hold elements for all of `y`. `to` has enough space.
                             unsafe {
                                 let others = elements(others, i);
                                 to.add(k - first).write(f(a.add(k).read(), b.add(k).read(), others));
@@ -288,6 +289,7 @@ fn shortest<T, const N: usize>(of: [&[T]; N]) -> usize {
     of.iter().map(|x| x.len()).min().unwrap_or(usize::MAX)
 }
 
+/// Writes `f(i)` to the first `n` lanes.
 #[inline(always)]
 fn fill<T: Float>(buffer: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
     for (i, to) in buffer.0[..n].iter_mut().enumerate() {
@@ -327,6 +329,7 @@ unsafe fn broadcast_row<T: Float>(
     buffer
 }
 
+/// Copies a row of `n` elements, or repeats one element if `step` is 0.
 unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, buffer: *mut T) {
     // SAFETY: the caller's row has these columns, or one element, and the buffer has the same size.
     unsafe {

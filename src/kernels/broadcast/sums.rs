@@ -67,6 +67,7 @@ impl BroadcastLayout {
         (sums, DOWN)
     }
 
+    /// Sums the elements of `x` that share an element of `a`, in float64.
     fn plain_sums_of<T: Float>(&self, x: &[T]) -> Zeros<f64> {
         assert_eq!(x.len(), self.size());
         let mut sums = Zeros::new(self.span());
@@ -286,6 +287,7 @@ fn add_rows<const K: usize, const R: usize, S: Float>(
     }
 }
 
+/// The values in float64.
 #[inline(always)]
 fn real<const K: usize, S: Float>(v: [S; K]) -> [f64; K] {
     let mut real = [0.0; K];
@@ -306,6 +308,7 @@ fn pairwise<const K: usize, const R: usize>(f: impl Fn(usize) -> [f64; K]) -> [f
     if R == 8 { eight(0) } else { plus(eight(0), eight(8)) }
 }
 
+/// The sum, element by element.
 #[inline(always)]
 fn plus<const K: usize>(mut a: [f64; K], b: [f64; K]) -> [f64; K] {
     for k in 0..K {

@@ -25,6 +25,7 @@ const SHAPES: [(&[usize], &[usize]); 17] = [
     (&[2, 0], &[2, 1]),
 ];
 
+/// `n` values between -0.5 and 0.5.
 fn values(n: usize) -> Vec<f64> {
     (0..n).map(|i| (i * 7919 % 1013) as f64 / 1013.0 - 0.5).collect()
 }
@@ -43,7 +44,7 @@ fn index_pairs(a: &Shape, b: &Shape) -> Vec<(usize, usize)> {
 }
 
 #[test]
-fn everything_meets_what_it_should() {
+fn elements_are_paired_by_the_rules_of_broadcasting() {
     for (a, b) in SHAPES.iter().flat_map(|(a, b)| [(a, b), (b, a)]) {
         let (a, b) = (Shape::from(*a), Shape::from(*b));
         let (x, w, at) = (values(a.size()), values(b.size()), index_pairs(&a, &b));

@@ -29,6 +29,7 @@ impl<T: Float> Correlation<'_, T> {
         &self.descriptor.window
     }
 
+    /// The number of products in each sum: source channels times taps.
     pub(super) fn depth(&self) -> usize {
         self.sources.channels * self.window().taps.len()
     }
@@ -39,6 +40,7 @@ impl<T: Float> Correlation<'_, T> {
         self.source.wrapping_add(image * s.image + group * s.group + channel * s.channel)
     }
 
+    /// The first element of a channel of the result.
     pub(super) fn target(&self, image: usize, group: usize, channel: usize) -> *mut T {
         let t = &self.targets;
         self.target.wrapping_add(image * t.image + group * t.group + channel * t.channel)
@@ -68,6 +70,7 @@ pub(super) struct WeightGradient<'a, T> {
 unsafe impl<T> Sync for WeightGradient<'_, T> {}
 
 impl<T: Float> WeightGradient<'_, T> {
+    /// The output gradients at a position, for the channels of a group.
     pub(super) fn gy(&self, image: usize, group: usize, position: usize) -> *const T {
         let outputs = self.g.outputs();
         self.gy.wrapping_add(image * outputs.image + group * outputs.group + position * outputs.pixel)

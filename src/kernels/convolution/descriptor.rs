@@ -30,7 +30,7 @@ pub(super) struct Descriptor {
     pub(super) layout: Option<PlaneLayout>,
     /// For depthwise convolution, channels first, of one or two axes.
     pub(super) plane: Option<Plane>,
-    /// The same for narrow rows.
+    /// For depthwise convolution of narrow rows, which are padded.
     pub(super) lanes: Option<PaddedPlane>,
 }
 

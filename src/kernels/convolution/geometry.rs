@@ -44,6 +44,7 @@ impl Geometry {
         assert!(fits, "arrays of {x}, {w} and {y} elements for {self:?}");
     }
 
+    /// True if each group has one input channel.
     pub(super) fn is_depthwise(&self) -> bool {
         self.channels == self.group && self.group > 1
     }
@@ -71,6 +72,7 @@ pub(super) struct Images {
 }
 
 impl Geometry {
+    /// The strides of an array of images with this many channels and pixels.
     pub(super) fn array(&self, channels: usize, area: usize) -> Images {
         let (channel, pixel) = if self.channel_last { (1, channels) } else { (area, 1) };
         let of_group = channels / self.group;

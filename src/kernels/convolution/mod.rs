@@ -130,6 +130,7 @@ pub fn input_gradient<'w, T: Float>(
     spread_gradient(g, gy, w, gx, epilogue)
 }
 
+/// Computes the gradient of the input, by the method for this geometry.
 fn spread_gradient<T: Float>(
     g: &Geometry,
     gy: &[T],

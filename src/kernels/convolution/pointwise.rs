@@ -40,6 +40,7 @@ impl<'a> Pointwise<'a> {
         self.descriptors.as_ref().map(|all| &all.each[0].window)
     }
 
+    /// The weight of a group as a matrix of output by input channels.
     fn weight<'w, T>(&self, w: &'w [T], group: usize) -> Matrix<'w, T> {
         let size = self.maps * self.channels;
         Matrix::of_rows(&w[group * size..][..size], self.maps, self.channels)
@@ -214,6 +215,7 @@ fn tail<T>(x: &[T], n: usize) -> &[T] {
     &x[n.min(x.len())..]
 }
 
+/// The elements from the n-th on, none if there are fewer.
 fn tail_mut<T>(x: &mut [T], n: usize) -> &mut [T] {
     let n = n.min(x.len());
     &mut x[n..]

@@ -60,7 +60,7 @@ pub(super) enum Method {
 
 /// The fewest channels and maps of a group for which Winograd's algorithm is faster.
 pub(super) const WINOGRAD_CHANNELS: usize = 24;
-/// The same for the gradient of the weight.
+/// The fewest channels and maps of a group for which the gradient of the weight by Winograd's algorithm is faster.
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
 /// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
@@ -82,7 +82,8 @@ const ROWS: usize = 256;
 const ROWS_OF_SMALL_WEIGHT: usize = 64;
 /// The most positions of an image for which kernels of one element go into one product for all images.
 const FEW_POSITIONS: usize = 9;
-/// The same for a weight of at least [`UNCACHED_WEIGHT`]: packed, it is read from memory in one stream.
+/// The most positions as in [`FEW_POSITIONS`] for a weight of at least [`UNCACHED_WEIGHT`]. Packed, it is read from
+/// memory in one stream.
 const FEW_POSITIONS_OF_UNCACHED: usize = 16;
 /// Elements of a weight that is rarely in the second-level cache.
 const UNCACHED_WEIGHT: usize = 1 << 17;

@@ -30,6 +30,7 @@ pub(super) fn geometry(images: usize, [channels, maps, group]: [usize; 3], axes:
     }
 }
 
+/// Convolutions that every algorithm but depthwise is tested on.
 fn geometries() -> Vec<Geometry> {
     vec![
         geometry(33, [16, 16, 1], &[[4, 3, 1, 1, 1]; 2]),
@@ -118,6 +119,7 @@ fn depthwise_geometries() -> Vec<Geometry> {
     (0..150).map(|_| one()).collect()
 }
 
+/// The geometries of all algorithms.
 fn all_geometries() -> Vec<Geometry> {
     [geometries(), depthwise_geometries()].concat()
 }
@@ -132,6 +134,7 @@ fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
     (0..n).map(|i| T::of(((i * 7 + i / 11 + seed * 5) % 9) as f64 - 4.0)).collect()
 }
 
+/// Input, weight and output of a convolution, or gradients of them.
 pub(super) struct Arrays<T> {
     pub(super) x: Vec<T>,
     pub(super) w: Vec<T>,
@@ -139,6 +142,7 @@ pub(super) struct Arrays<T> {
 }
 
 impl<T: Float> Arrays<T> {
+    /// Arrays of a geometry, filled by number of elements and seed.
     pub(super) fn new(g: &Geometry, fill: impl Fn(usize, usize) -> Vec<T>) -> Self {
         Self {
             x: fill(g.images * g.channels * g.area(), 1),
@@ -156,6 +160,7 @@ impl<T: Float> Arrays<T> {
         [y, gx, gw]
     }
 
+    /// The same arrays with absolute values.
     fn magnitudes(&self) -> Self {
         let [x, w, y] = [&self.x, &self.w, &self.y].map(|v| v.iter().map(|v| v.abs()).collect());
         Self { x, w, y }
@@ -193,7 +198,7 @@ impl<T: Float> Arrays<T> {
     }
 }
 
-/// The index of an element: of which image (or map, for a weight), of which channel, and where in its area.
+/// The index of element `i` of a channel's area. `image` is the image, or the output map of a weight.
 fn at(g: &Geometry, image: usize, channels: usize, channel: usize, area: usize, i: usize) -> usize {
     if g.channel_last {
         (image * area + i) * channels + channel
@@ -223,6 +228,7 @@ fn meetings(g: &Geometry) -> Vec<(usize, usize, usize)> {
     found
 }
 
+/// Compares output and gradients with plain loops.
 fn check<T: Float>(g: &Geometry, accumulate: bool) {
     let arrays = Arrays::<T>::new(g, values);
     let names = ["output", "gradient of the input", "gradient of the weight"];
@@ -246,6 +252,7 @@ fn check<T: Float>(g: &Geometry, accumulate: bool) {
     }
 }
 
+/// Compares all geometries in both layouts, written and added to.
 fn sums_are_exact_for_whole_numbers<T: Float>() {
     for mut g in all_geometries() {
         for (channel_last, accumulate) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -267,6 +274,7 @@ fn sums_in_f64_are_exact_for_whole_numbers() {
 
 #[test]
 fn a_bias_is_added_to_each_channel() {
+    /// An epilogue that only adds a bias.
     fn with(bias: &[f32]) -> Epilogue<'_, f32> {
         Epilogue { row_bias: Some(bias), ..Epilogue::plain(true) }
     }
@@ -330,7 +338,7 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
 }
 
 #[test]
-fn few_positions_are_rows_of_one_product() {
+fn gemm_by_rows_is_selected_for_some_geometries() {
     let geometries = geometries();
     let by_rows =
         geometries.iter().filter(|g| select::<f32>(g, Pass::Output, false, true) == Method::GemmRows);
@@ -355,7 +363,8 @@ fn the_number_of_threads_changes_no_bit() {
 }
 
 #[test]
-fn what_is_kept_of_a_weight_changes_no_bit() {
+fn cached_packed_weights_change_no_bit() {
+    /// The bits of the numbers, for exact comparison.
     fn bits(v: &[f32]) -> Vec<u32> {
         v.iter().map(|v| v.to_bits()).collect()
     }

@@ -173,6 +173,7 @@ impl Window {
         }
     }
 
+    /// The number of outputs.
     pub(super) fn positions(&self) -> usize {
         self.targets.len() * self.width
     }

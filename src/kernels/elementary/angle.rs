@@ -252,24 +252,28 @@ mod large {
             (r * series!(z; SIN), series!(z; COS), whole.to_bits())
         }
 
+        /// The sine of an angle in quadrant `n`, from sine and cosine of the rest.
         #[inline(always)]
         fn sine_of(sin: f64, cos: f64, n: u64) -> f32 {
             let v = if n & 1 == 0 { sin } else { cos };
             (if n & 2 == 0 { v } else { -v }) as f32
         }
 
+        /// `sin(x)` in `f32`, by way of `f64`.
         #[inline(always)]
         pub(in super::super) fn sin(x: f32) -> f32 {
             let (sin, cos, n) = quadrant(x);
             sine_of(sin, cos, n)
         }
 
+        /// `cos(x)` in `f32`, by way of `f64`.
         #[inline(always)]
         pub(in super::super) fn cos(x: f32) -> f32 {
             let (sin, cos, n) = quadrant(x);
             sine_of(sin, cos, n.wrapping_add(1))
         }
 
+        /// `tan(x)` in `f32`, by way of `f64`.
         #[inline(always)]
         pub(in super::super) fn tan(x: f32) -> f32 {
             let (sin, cos, n) = quadrant(x);

@@ -17,7 +17,7 @@
 //!
 //! Near 1, `sigmoid` from 4 on and `tanh` from 3 on are within 0.55 units in `f32`.
 //!
-//! Those of `f64` are against functions that are themselves off by one at times. Sine, cosine and tangent of `f64` from
+//! The reference functions for `f64` are themselves off by one unit at times. Sine, cosine and tangent of `f64` from
 //! 2^20 on are calls of `libm`.
 
 mod angle;
@@ -42,7 +42,7 @@ pub(super) mod double {
 mod tests {
     use super::{double, single};
 
-    /// The largest error over a wide sample of all numbers, in units of the last place.
+    /// The largest error of an `f32` function over a wide sample, in units of the last place, and its argument.
     fn worst(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64) -> (f64, f32) {
         let mut worst = (0.0, 0.0);
         for bits in (0..=u32::MAX).step_by(4001) {
@@ -61,7 +61,8 @@ mod tests {
         worst
     }
 
-    /// The same for `f64`, against functions that are themselves off by a half and a little.
+    /// The largest error of an `f64` function over a wide sample, in units of the last place, and its argument. The
+    /// exact function is itself off by a little more than half a unit.
     fn worst64(f: impl Fn(f64) -> f64, exact: impl Fn(f64) -> f64) -> (f64, f64) {
         let mut worst = (0.0, 0.0);
         for i in 0..500_000_u64 {

@@ -107,13 +107,14 @@ pub(in crate::kernels) mod double {
     /// A number as the sum of two, the second below the last place of the first.
     type Sum = (f64, f64);
 
-    /// Of `a` and `b`, `a` being the larger.
+    /// The sum of `a`, the larger number, `b` and `more` as a high and a low part.
     #[inline(always)]
     fn sum(a: f64, b: f64, more: f64) -> Sum {
         let high = a + b;
         (high, ((a - high) + b) + more)
     }
 
+    /// The product of two numbers that are sums of a high and a low part.
     #[inline(always)]
     fn product(a: Sum, b: Sum) -> Sum {
         let high = a.0 * b.0;

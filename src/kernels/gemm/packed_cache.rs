@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_changes_no_bit_and_follows_its_array() {
+    fn a_cached_packed_matrix_changes_no_bit_and_follows_writes() {
         let sizes = [
             ((32, 512, 192), [true; 2]),
             ((33, 130, 1000), [true; 2]),

@@ -132,11 +132,13 @@ pub(super) mod x86 {
     /// The conversion of eight sums.
     macro_rules! finish_avx2 {
         () => {
+            /// Adds 32-bit integers from memory.
             #[inline(always)]
             unsafe fn plus(self, p: *const i32) -> Self {
                 // SAFETY: the trait guarantees the instructions, and the elements are readable. Same below.
                 Self(unsafe { _mm256_add_epi32(self.0, _mm256_loadu_si256(p.cast())) })
             }
+            /// Subtracts 32-bit integers from memory, multiplied by `by`.
             #[inline(always)]
             unsafe fn minus_product(self, p: *const i32, by: i32) -> Self {
                 // SAFETY: as above.
@@ -145,6 +147,7 @@ pub(super) mod x86 {
                     Self(_mm256_sub_epi32(self.0, product))
                 }
             }
+            /// Scales, rounds and saturates the sums, and writes them as bytes.
             #[inline(always)]
             unsafe fn write_levels(self, scales: *const f32, rounding: Rounding, to: *mut u8) {
                 // SAFETY: as above, and the bytes are writable. The maximum returns its second operand if one is NaN.
@@ -159,6 +162,7 @@ pub(super) mod x86 {
                     _mm_storel_epi64(to.cast(), _mm_unpacklo_epi32(low, high));
                 }
             }
+            /// Scales and shifts the sums, and writes them as `f32`.
             #[inline(always)]
             unsafe fn write_numbers(self, scales: *const f32, shifts: *const f32, to: *mut f32) {
                 // SAFETY: as above.

@@ -14,6 +14,7 @@ pub(super) fn in_table(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     one_by_one(x, table, y);
 }
 
+/// Looks up bytes without vector instructions.
 fn one_by_one(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y = table[usize::from(*x)]);
 }
@@ -49,7 +50,7 @@ mod tests {
     use super::{in_table, one_by_one};
 
     #[test]
-    fn every_byte_finds_its_place() {
+    fn every_byte_is_looked_up_at_its_index() {
         let table: [u8; 256] = std::array::from_fn(|i| (i * 7 + 3) as u8);
         for n in [0, 1, 63, 64, 65, 300] {
             let x: Vec<u8> = (0..n).map(|i| (i * 11) as u8).collect();

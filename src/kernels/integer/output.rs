@@ -196,6 +196,7 @@ impl<'a, T: Float> ToNumbers<'a, T> {
         Self { rows: ResultRows::new(y, columns), scales, shifts: filled(columns, shift), tail }
     }
 
+    /// True if the output has elements of 32 bits.
     fn is_single() -> bool {
         size_of::<T>() == size_of::<f32>()
     }

@@ -61,6 +61,7 @@ pub(super) struct Packed<'a> {
     _memory: PackedMemory<'a>,
 }
 
+/// The memory of packed weights: of the cache, or its own.
 #[allow(dead_code)] // keeps the memory alive
 enum PackedMemory<'a> {
     Kept(Lent<'a, u8>),
@@ -151,6 +152,7 @@ impl WeightPanels {
         unsafe { *self.sums_ptr().add(column) }
     }
 
+    /// Packs the weights panel by panel, and sums their columns.
     pub(super) fn pack(&self, weights: QuantizedWeights<'_>, stretches: Stretches) {
         let Self { kernels, start: to, columns, groups, padded } = *self;
         let (sums, wide) = (Shared::new(self.sums_ptr()), kernels.panel());

@@ -47,14 +47,17 @@ impl<'a> Blocks<'a> {
         Self { window, images: 1, lines: height.div_ceil(parts) }
     }
 
+    /// The number of blocks in each image.
     fn per_image(&self) -> usize {
         self.window.output[0].div_ceil(self.lines.max(1))
     }
 
+    /// The number of blocks.
     pub(super) fn count(&self) -> usize {
         self.window.images.div_ceil(self.images) * self.per_image()
     }
 
+    /// The images and lines of block `i`.
     pub(super) fn get(&self, i: usize) -> PositionBlock {
         let (image, line) = (i / self.per_image() * self.images, i % self.per_image() * self.lines);
         PositionBlock {
@@ -133,8 +136,8 @@ pub(super) fn multiply_by(
                         target,
                     ),
                 };
-                // SAFETY: the kernel runs on this machine, the panel has its weights, each run of a window is
-                // followed by the rest of its last group, and the target has space for the part.
+                // SAFETY: the kernel runs on this machine, and the panel has its weights. Each run of a window is
+                // followed by the rest of its last group. The target has space for the part.
                 unsafe { tiles[rows - 1](&tile) };
                 output.take(part, &sums);
                 at += rows;

@@ -34,6 +34,7 @@ fn sum(x: &[u8], zero: u8, w: &[i32], window: &ImageWindow, at: [usize; 3]) -> i
     total
 }
 
+/// A window with stride and dilation 1 and no padding.
 fn window(images: usize, channels: usize, input: [usize; 2], kernel: [usize; 2]) -> ImageWindow {
     let output = [input[0] + 1 - kernel[0], input[1] + 1 - kernel[1]];
     ImageWindow { images, channels, input, output, kernel, pad: [0; 2], stride: [1; 2], dilation: [1; 2] }
@@ -110,7 +111,7 @@ fn rows_of_any_length_are_exact() {
 }
 
 #[test]
-fn windows_are_exact_wherever_they_reach() {
+fn windows_that_reach_into_the_padding_are_exact() {
     for (channels, maps) in [(1, 3), (3, 20), (4, 65), (8, 1), (16, 40)] {
         for kernel in [[1, 1], [3, 3], [2, 5]] {
             let whole = window(2, channels, [7, 9], kernel);
@@ -230,7 +231,7 @@ fn numbers_are_rounded_half_to_even_and_saturate() {
 }
 
 #[test]
-fn bounds_reach_to_zero_wherever_they_are() {
+fn ranges_of_levels_include_zero() {
     for n in [0, 1, 15, 64, 65, 1000, 40_000] {
         let mut x: Vec<f32> = drawn(n, 9).map(|v| f32::from(v) / 100.0 - 1.0).collect();
         let expected = x.iter().fold((0.0, 0.0), |(low, high): (f32, f32), v| (low.min(*v), high.max(*v)));

@@ -65,6 +65,7 @@ impl Kernels {
     }
 }
 
+/// Sums `M` rows of levels times `N` registers of packed weights, and writes them.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
 unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
@@ -170,6 +171,7 @@ macro_rules! kernels {
     ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
+            /// The tile with the instructions of this table.
             unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
                 // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$dots, M, N>(t) }

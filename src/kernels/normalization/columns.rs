@@ -88,6 +88,7 @@ pub(super) fn write<T: Float>(
     }
 }
 
+/// The arrays that the sums of a gradient read.
 #[derive(Clone, Copy)]
 struct Terms<'a, T> {
     stats: StatisticsView<'a, T>,

@@ -231,6 +231,7 @@ impl<T: Float> RowPart<'_, T> {
         }
     }
 
+    /// Writes the gradients of some rows, and adds to the sums of each column.
     #[inline(always)]
     unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, buffer: &mut [T]) {
         let (n, rows) = (self.part.width(), &together.rows[..together.n]);

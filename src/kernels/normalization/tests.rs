@@ -24,6 +24,7 @@ const LAYOUTS: [(&[usize], &[u8], &[u8]); 16] = [
     (&[0, 4, 3], &[0, 1, 0], &[0, 1, 0]),
 ];
 
+/// The layout of a shape with marks for kept and scaled axes, and its size.
 fn layout((dims, kept, scaled): &(&[usize], &[u8], &[u8])) -> (NormLayout, usize) {
     let marks = |of: &[u8]| of.iter().map(|v| *v == 1).collect::<Vec<_>>();
     (NormLayout::new(dims, &marks(kept), &marks(scaled)), dims.iter().product())
@@ -34,7 +35,7 @@ fn values<T: Float>(n: usize, seed: usize, mean: f64) -> Vec<T> {
     (0..n).map(|i| T::of(mean + ((i + seed * 101) * 7919 % 1021) as f64 / 128.0 - 4.0)).collect()
 }
 
-/// What was normalised, and all gradients of it; with the statistics given if `given`.
+/// The normalized array and all gradients. If `given` is true, the statistics are arguments.
 fn everything<T: Float>(
     layout: &NormLayout,
     n: usize,
@@ -56,6 +57,7 @@ fn everything<T: Float>(
     (y, gx, found)
 }
 
+/// Asserts that the errors are within `bound` times the largest number.
 fn assert_near(got: &[f32], exact: &[f64], bound: f64, what: &str) {
     assert_eq!(got.len(), exact.len(), "{what}");
     let largest = exact.iter().fold(1.0_f64, |m, v| m.max(v.abs()));

@@ -23,11 +23,13 @@ pub struct WideStatistic {
 }
 
 impl WideStatistic {
+    /// The scaled element minus the mean.
     #[inline(always)]
     fn centred<T: Float>(self, x: T) -> f64 {
         x.real() * self.factor - self.mean
     }
 
+    /// The normalized element.
     #[inline(always)]
     fn unit<T: Float>(self, x: T) -> f64 {
         self.centred(x) * self.scale
@@ -38,6 +40,7 @@ impl WideStatistic {
         self.scale * self.factor
     }
 
+    /// The standard deviation.
     pub(super) fn deviation(self) -> f64 {
         1.0 / self.scale / self.factor
     }
@@ -67,6 +70,7 @@ pub(super) fn find<T: Float>(
     compute(part, x, (count, eps), mean, variance)
 }
 
+/// Computes the statistics in float64, of scaled elements if necessary, where those in `T` do not fit.
 #[cold]
 fn compute<T: Float>(
     part: &BroadcastLayout,

@@ -128,7 +128,8 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         }
     }
 
-    /// Processes windows together, unless they extend over padding that is not stored.
+    /// Finds the maxima of a line of outputs. Windows are processed together unless they extend over padding that is
+    /// not stored.
     #[inline(always)]
     fn of_columns(&self) {
         let (axis, pad) = (self.w.axes[2], self.missing());

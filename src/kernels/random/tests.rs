@@ -17,6 +17,7 @@ fn philox_gives_the_published_words() {
 const KEY: PhiloxKey = PhiloxKey { seed: 42, offset: 128 };
 const N: usize = 200_000;
 
+/// Mean and variance.
 fn moments(x: &[f64]) -> (f64, f64) {
     let mean = x.iter().sum::<f64>() / x.len() as f64;
     (mean, x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / x.len() as f64)

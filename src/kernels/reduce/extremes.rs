@@ -27,6 +27,7 @@ impl<T: Float> ReducedRows<'_, T> {
         if self.inner == 1 { self.of_rows(smallest) } else { self.of_columns(smallest) }
     }
 
+    /// The extreme of each row and its index.
     fn of_rows(&self, smallest: bool) -> List<(T, usize)> {
         let n = self.n;
         // Long rows are cut, and what comes out is joined in order.
@@ -52,6 +53,7 @@ impl<T: Float> ReducedRows<'_, T> {
         parts.chunks(cuts).enumerate().filter_map(of_row).collect()
     }
 
+    /// The extreme of each column and its index.
     fn of_columns(&self, smallest: bool) -> List<(T, usize)> {
         let (n, inner) = (self.n, self.inner);
         let mut all = List::repeat((T::ZERO, 0), self.outer * inner);

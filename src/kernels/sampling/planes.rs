@@ -91,6 +91,7 @@ impl<T: Float> Work<T> for ReadOne<'_, T> {
     }
 }
 
+/// Reads points of a plane with `R` x `S` neighbours each.
 fn read_as<T: Float, const R: usize, const S: usize, const MASKED: bool>(
     points: &Points<T>,
     plane: &[T],
@@ -180,6 +181,7 @@ pub(super) fn add<T: Float, const R: usize, const S: usize, const C: usize>(
     }
 }
 
+/// Adds gradients to `R` x `S` neighbours of each point, in `C` planes.
 fn add_as<T: Float, const R: usize, const S: usize, const C: usize, const MASKED: bool>(
     points: &Points<T>,
     planes: &mut [T],

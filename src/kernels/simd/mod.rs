@@ -56,6 +56,7 @@ pub(crate) fn isa_of_environment() -> Result<Option<Isa>, WrongSetting> {
     environment::setting("KINNOR_ISA", "portable, neon, avx2 or avx512", known)
 }
 
+/// The best set of vector instructions of this machine.
 fn detect() -> Isa {
     #[cfg(target_arch = "x86_64")]
     {
@@ -226,6 +227,7 @@ pub unsafe trait Vector: Copy {
     }
 }
 
+/// Exchanges the blocks of `D` lanes between registers, one step of a transposition.
 #[inline(always)]
 unsafe fn exchange_all<V: Vector, const D: usize>(v: &mut [V; 16]) {
     if D >= V::WIDTH {
@@ -244,6 +246,7 @@ mod tests {
     use super::{Vector, Work, in_registers_f32, in_registers_f64};
     use crate::kernels::Float;
 
+    /// Checks masks and interleaving in registers of one type.
     struct Lanes;
 
     impl<T: Float> Work<T> for Lanes {
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_name_lanes_and_registers_weave() {
+    fn masks_select_lanes_and_registers_interleave() {
         in_registers_f32(Lanes);
         in_registers_f64(Lanes);
     }

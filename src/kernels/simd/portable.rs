@@ -8,6 +8,7 @@ use crate::kernels::Float;
 pub(crate) struct Four<T>([T; 4]);
 
 impl<T: Float> Four<T> {
+    /// Combines lanes of two registers by `f`.
     #[inline(always)]
     fn zip(self, other: Self, f: impl Fn(T, T) -> T) -> Self {
         Self(std::array::from_fn(|i| f(self.0[i], other.0[i])))

@@ -1,7 +1,7 @@
 //! Loops over a row of numbers in registers, and sums along it. Knows registers, not the meaning of a row.
 //!
-//! The lane of an element depends on its position in the row, and lanes are added in an order that depends only on
-//! the length of the row. So the result is the same to the bit for every register width.
+//! The lane of an element depends on its position in the row. Lanes are added in an order that depends only on the
+//! length of the row. So the result is the same to the bit for every register width.
 
 use super::{Float, Vector};
 use crate::array::Element;
@@ -107,6 +107,7 @@ pub(crate) unsafe fn sums<V: Vector, const K: usize>(n: usize, f: impl Fn(At<V>)
     sums
 }
 
+/// Sums a block of the row in `LANES` lanes, and adds the lanes up.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // constant counts keep sums in registers
 unsafe fn block_sums<V: Vector, const K: usize>(

@@ -41,8 +41,9 @@ impl<T> Columns<'_, T> {
     }
 }
 
-/// Calls `work` on groups of `width` columns of the consecutive matrices in each array of `all`, with the number of
-/// the matrix and the range of columns. A task has `grain` times `width` columns. A matrix is `rows` x `columns`.
+/// Calls `work` on groups of `width` columns of the consecutive matrices in each array of `all`. Its arguments are the
+/// number of the matrix, the range of columns and these columns. A task has `grain` times `width` columns. A matrix is
+/// `rows` x `columns`.
 ///
 /// # Panics
 /// If the arrays differ in length.
@@ -77,7 +78,7 @@ mod tests {
     use super::columns_mut;
 
     #[test]
-    fn each_column_comes_once() {
+    fn each_column_is_visited_once() {
         for (matrices, rows, columns, width) in
             [(2, 3, 7, 2), (3, 1, 4, 9), (1, 5, 6, 1), (2, 4, 3, 0), (0, 2, 2, 1)]
         {

@@ -52,6 +52,7 @@ pub(crate) fn threads_of_environment() -> Result<Option<usize>, WrongSetting> {
     environment::setting("KINNOR_NUM_THREADS", &format!("a number from 1 to {MOST_THREADS}"), number)
 }
 
+/// The number of threads: of the environment, or else of available processors.
 fn default_threads() -> usize {
     let of_others = || std::env::var("RAYON_NUM_THREADS").ok()?.trim().parse().ok().filter(|&n| n > 0);
     threads_of_environment()

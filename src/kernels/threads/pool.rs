@@ -29,6 +29,7 @@ const CALLER_SLEEPS: u64 = 1 << 30;
 const INSIDE: u64 = CALLER_SLEEPS - 1;
 const LOOP: u64 = 1 << 32;
 
+/// A value alone on its cache lines, so that writes to others do not slow it down.
 #[repr(align(128))]
 struct Line<T>(T);
 
@@ -49,6 +50,7 @@ impl LoopWork {
     }
 }
 
+/// A thread of the pool.
 struct Worker {
     thread: JoinHandle<()>,
     signals: Arc<Signals>,
@@ -74,6 +76,7 @@ struct Signals {
     ends: AtomicBool,
 }
 
+/// The threads of the process, and the loop that they run.
 pub(super) struct Pool {
     gate: Line<AtomicU64>,
     /// Number of claimed chunks in each thread's share, for the widest loop so far.
@@ -86,8 +89,8 @@ pub(super) struct Pool {
     last_out: Condvar,
 }
 
-// SAFETY: `work` and the list `claimed` are written only by the thread that has `taken` the pool, while the gate is
-// closed and no thread is inside. They are read only by threads inside. `workers` is accessed only by the thread that
+// SAFETY: only the thread that has `taken` the pool writes `work` and the list `claimed`, while the gate is closed and
+// no thread is inside. They are read only by threads inside. `workers` is accessed only by the thread that
 // has taken the pool.
 unsafe impl Sync for Pool {}
 
@@ -100,6 +103,7 @@ pub(in crate::kernels) fn is_ended() -> bool {
     ENDED.load(Ordering::Relaxed)
 }
 
+/// Locks a mutex, also after a panic of its holder.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -144,6 +148,7 @@ impl Pool {
         true
     }
 
+    /// The pool of this process, created if needed.
     fn global() -> &'static Self {
         let pool = POOL.load(Ordering::Acquire);
         // SAFETY: pools are leaked, so the pointer stays valid.
@@ -153,6 +158,7 @@ impl Pool {
         Self::create()
     }
 
+    /// Creates the pool, unless another thread is faster.
     #[cold]
     fn create() -> &'static Self {
         static FORKS: Once = Once::new();
@@ -257,6 +263,7 @@ impl Pool {
         self.gate.0.fetch_and(!CALLER_SLEEPS, Ordering::AcqRel);
     }
 
+    /// Starts a thread of the pool. None if the system has no resources for it.
     fn spawn(&'static self, index: usize) -> Option<Worker> {
         // If memory for the thread-locals of a new thread runs out, the C library aborts.
         if !has_addresses(THREAD_NEEDS) {
@@ -296,6 +303,7 @@ impl Pool {
         }
     }
 
+    /// The loop of a thread of the pool: waits for work and helps with it.
     fn serve(&self, index: usize, Signals { starts, asleep, ends }: &Signals) {
         let mut seen = 0;
         stop::help();
@@ -337,6 +345,7 @@ impl Pool {
 /// Threads do not survive in a forked child: it forgets the pool and creates another on demand.
 #[cfg(unix)]
 fn forget_pool_in_children() {
+    /// After a fork, in the child: forgets the pool, whose threads it does not have.
     extern "C" fn child() {
         POOL.store(std::ptr::null_mut(), Ordering::Release);
     }

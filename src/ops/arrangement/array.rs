@@ -24,6 +24,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.identity(x).data
+    ///     array([1., 2.], dtype=float32)
+    /// ```
     Identity = identity(x)
 }
 
@@ -54,6 +62,16 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a length is negative.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> y = F.constant(3.0, shape=(2, 2))
+    ///     >>> y.forward()
+    ///     >>> y.d
+    ///     array([[3., 3.],
+    ///            [3., 3.]], dtype=float32)
+    /// ```
     Constant = constant(; val: f64 = 0.0, shape: Vec<i64> = Vec::new())
 }
 
@@ -91,6 +109,18 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    ///     >>> F.reshape(x, (3, 2)).data
+    ///     array([[1., 2.],
+    ///            [3., 4.],
+    ///            [5., 6.]])
+    ///     >>> F.reshape(x, (-1,)).data
+    ///     array([1., 2., 3., 4., 5., 6.])
+    /// ```
     Reshape = reshape(x; shape: Vec<i64>, inplace: bool = true)
 }
 
@@ -153,6 +183,16 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `axes` is not a permutation of all axes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    ///     >>> F.transpose(x, (1, 0)).data
+    ///     array([[1., 4.],
+    ///            [2., 5.],
+    ///            [3., 6.]], dtype=float32)
+    /// ```
     Transpose = transpose(x; axes: Vec<i64>)
 }
 
@@ -224,6 +264,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If an axis of another length than one would change, or `x` has more axes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0], [2.0]])
+    ///     >>> F.broadcast(x, (2, 3)).data
+    ///     array([[1., 1., 1.],
+    ///            [2., 2., 2.]], dtype=float32)
+    /// ```
     Broadcast = broadcast(x; shape: Vec<i64>)
 }
 

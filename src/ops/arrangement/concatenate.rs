@@ -41,6 +41,17 @@ op! {
     /// Raises:
     ///     AxisError: If the inputs have no such axis.
     ///     ShapeError: If the inputs differ along another axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([[1.0, 2.0]]), nn.NdArray.from_numpy_array([[3.0, 4.0]])
+    ///     >>> F.concatenate(x, y, axis=0).data
+    ///     array([[1., 2.],
+    ///            [3., 4.]], dtype=float32)
+    ///     >>> F.concatenate(x, y, axis=1).data
+    ///     array([[1., 2., 3., 4.]], dtype=float32)
+    /// ```
     Concatenate = concatenate(x: list; axis: i64 = -1)
 }
 
@@ -129,6 +140,18 @@ op! {
     /// Raises:
     ///     AxisError: If the result has no such axis.
     ///     ShapeError: If the shapes differ.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([3.0, 4.0])
+    ///     >>> F.stack(x, y).data
+    ///     array([[1., 2.],
+    ///            [3., 4.]], dtype=float32)
+    ///     >>> F.stack(x, y, axis=1).data
+    ///     array([[1., 3.],
+    ///            [2., 4.]], dtype=float32)
+    /// ```
     Stack = stack(x: list; axis: i64 = 0)
 }
 
@@ -198,6 +221,14 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If it has no elements along it.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> [part.data for part in F.split(x, axis=1)]
+    ///     [array([1., 3.], dtype=float32), array([2., 4.], dtype=float32)]
+    /// ```
     Split = split(x; axis: i64 = 0)
 }
 
@@ -256,6 +287,20 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If an input does not have one axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = F.meshgrid(nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([3.0, 4.0, 5.0]))
+    ///     >>> x.data
+    ///     array([[1., 2.],
+    ///            [1., 2.],
+    ///            [1., 2.]], dtype=float32)
+    ///     >>> y.data
+    ///     array([[3., 3.],
+    ///            [4., 4.],
+    ///            [5., 5.]], dtype=float32)
+    /// ```
     Meshgrid = meshgrid(x: list; ij_indexing: bool = false)
 }
 

@@ -30,6 +30,16 @@ op! {
     ///     AxisError: If the inputs have no such axis.
     ///     ArgumentError: If `along` is not before `axis`, a slice exceeds an input, or an input has no start or stop.
     ///     ShapeError: If the inputs differ along another axis, or the slices along `along`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0], [2.0], [3.0]])
+    ///     >>> y = nn.NdArray.from_numpy_array([[4.0], [5.0]])
+    ///     >>> F.concatenate_parts(x, y, axis=1, along=0, start=(1, 0), stop=(3, 2)).data
+    ///     array([[2., 4.],
+    ///            [3., 5.]], dtype=float32)
+    /// ```
     ConcatenateParts = concatenate_parts(x: list; axis: i64, along: i64, start: Vec<i64>, stop: Vec<i64>)
 }
 

@@ -26,6 +26,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` is a scalar.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.matrix_diag(x).data
+    ///     array([[1., 0.],
+    ///            [0., 2.]], dtype=float32)
+    /// ```
     MatrixDiag = matrix_diag(x)
 }
 
@@ -40,6 +49,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the last two axes differ.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.matrix_diag_part(x).data
+    ///     array([1., 4.], dtype=float32)
+    /// ```
     MatrixDiagPart = matrix_diag_part(x)
 }
 
@@ -140,6 +157,18 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` has fewer than two axes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.trilu(x).data
+    ///     array([[1., 2.],
+    ///            [0., 4.]], dtype=float32)
+    ///     >>> F.trilu(x, upper=False).data
+    ///     array([[1., 0.],
+    ///            [3., 4.]], dtype=float32)
+    /// ```
     Trilu = trilu(x; k: i64 = 0, upper: bool = true)
 }
 
@@ -219,6 +248,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` does not have two axes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[5.0, 6.0, 7.0], [8.0, 9.0, 10.0]])
+    ///     >>> F.eye_like(x).data
+    ///     array([[1., 0., 0.],
+    ///            [0., 1., 0.]], dtype=float32)
+    /// ```
     EyeLike = eye_like(x; k: i64 = 0)
 }
 

@@ -20,6 +20,17 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a number is negative.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.tile(x, 2).data
+    ///     array([1., 2., 1., 2.], dtype=float32)
+    ///     >>> F.tile(x, (2, 1)).data
+    ///     array([[1., 2.],
+    ///            [1., 2.]], dtype=float32)
+    /// ```
     Tile = tile(x; reps: Vec<i64>)
 }
 
@@ -95,6 +106,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shape of `y` is not found there.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [0.0, 0.0]])
+    ///     >>> y = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.broadcast_to(x, y).data
+    ///     array([[1., 2.],
+    ///            [1., 2.]], dtype=float32)
+    /// ```
     BroadcastTo = broadcast_to(x, y; axis: Option<i64> = None)
 }
 

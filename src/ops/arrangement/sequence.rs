@@ -21,6 +21,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `step` is zero or a number is not finite.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> y = F.arange(1.0, 3.0, 0.5)
+    ///     >>> y.forward()
+    ///     >>> y.d
+    ///     array([1. , 1.5, 2. , 2.5], dtype=float32)
+    /// ```
     Arange = arange(; start: f64, stop: f64, step: f64 = 1.0)
 }
 
@@ -62,6 +71,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `num` is negative.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> y = F.linspace(0.0, 1.0, 5)
+    ///     >>> y.forward()
+    ///     >>> y.d
+    ///     array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
+    /// ```
     Linspace = linspace(; start: f64, stop: f64, num: i64)
 }
 

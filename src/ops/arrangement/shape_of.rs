@@ -20,6 +20,16 @@ op! {
     ///
     /// Returns:
     ///     Whole numbers, one for each axis. Axes that `x` does not have are left out.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray((2, 3, 4))
+    ///     >>> F.shape(x).data
+    ///     array([2, 3, 4])
+    ///     >>> F.shape(x, start=1).data
+    ///     array([3, 4])
+    /// ```
     Shape = shape(x; start: Option<i64> = None, end: Option<i64> = None)
 }
 

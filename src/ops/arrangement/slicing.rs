@@ -31,6 +31,17 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a step is zero, or if there is not one number for each axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    ///     >>> F.slice(x, start=(0, 1), stop=(2, 3)).data
+    ///     array([[2., 3.],
+    ///            [5., 6.]], dtype=float32)
+    ///     >>> F.slice(x, start=(0, 0), stop=(1, 3), step=(1, 2)).data
+    ///     array([[1., 3.]], dtype=float32)
+    /// ```
     Slice = slice(
         x;
         start: Option<Vec<Option<i64>>> = None,
@@ -96,6 +107,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If a width is negative, there are not pairs for at most all axes, or there is no such mode.
     ///     ShapeError: If an axis without elements is to be mirrored or repeated.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.pad(x, (1, 2)).data
+    ///     array([0., 1., 2., 3., 0., 0.], dtype=float32)
+    ///     >>> F.pad(x, (1, 2), mode="reflect").data
+    ///     array([2., 1., 2., 3., 2., 1.], dtype=float32)
+    /// ```
     Pad = pad(x; pad_width: Vec<i64>, mode: String = "constant", constant_value: f64 = 0.0)
 }
 
@@ -161,6 +182,15 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.flip(x, axes=(1,)).data
+    ///     array([[2., 1.],
+    ///            [4., 3.]], dtype=float32)
+    /// ```
     Flip = flip(x; axes: Option<Vec<i64>> = None)
 }
 
@@ -193,6 +223,16 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If there are more shifts than axes, or there is no such mode.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0, 4.0])
+    ///     >>> F.shift(x, (1,)).data
+    ///     array([1., 1., 2., 3.], dtype=float32)
+    ///     >>> F.shift(x, (-2,), border_mode="nearest").data
+    ///     array([3., 4., 4., 4.], dtype=float32)
+    /// ```
     Shift = shift(x; shifts: Option<Vec<i64>> = None, border_mode: String = "nearest")
 }
 

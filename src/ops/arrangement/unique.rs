@@ -34,6 +34,17 @@ op! {
     /// Raises:
     ///     ArgumentError: If `flatten` is False and there is no `axis`.
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([3.0, 1.0, 3.0, 2.0])
+    ///     >>> y, counts = F.unique(x, with_counts=True)
+    ///     >>> y.data
+    ///     array([1., 2., 3.], dtype=float32)
+    ///     >>> counts.data
+    ///     array([1, 1, 2])
+    /// ```
     Unique = unique(x; flatten: bool = true, axis: Option<i64> = None, sorted: bool = true, with_index: bool = false,
         with_inverse: bool = false, with_counts: bool = false)
 }
@@ -185,6 +196,7 @@ struct Groups {
 }
 
 impl Unique {
+    /// The parts that are compared, after a check of the axis.
     fn parts(&self, x: &Shape) -> Result<UniqueParts> {
         UniqueParts::new(x, self.flatten, self.axis)
     }

@@ -9,7 +9,7 @@ use crate::ops::indexing::scatter::TakeAlong;
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
 #[test]
-fn one_hot_marks_places() {
+fn one_hot_puts_one_at_the_index_of_each_row() {
     let x = Tensor::new([2, 2], &[0.0, 1.0, -1.0, 0.0]);
     let mut expected = Tensor::new([2, 3, 2], &[0.0; 12]);
     expected.data[1] = 1.0;
@@ -122,7 +122,7 @@ fn scatter_add_adds_along_an_axis() {
 }
 
 #[test]
-fn masks_fill_take_and_put() {
+fn bool_fill_bool_gather_and_bool_scatter_follow_their_masks() {
     let x = Tensor::sample([2, 3], 1);
     for mask in
         [Tensor::new([3], &[1.0, 0.0, 2.0]), Tensor::new([2, 1], &[0.0, 1.0]), Tensor::new([], &[0.0])]
@@ -162,14 +162,14 @@ fn masks_fill_take_and_put() {
 }
 
 #[test]
-fn nonzero_lists_places() {
+fn nonzero_lists_the_indices_of_nonzero_elements() {
     let x = Tensor::new([2, 3], &[0.0, 1.0, 0.0, -1.0, 0.0, f64::NAN]);
     check_forward(&op("nonzero", &[]), &[x], &[Tensor::new([2, 3], &[0.0, 1.0, 1.0, 1.0, 0.0, 2.0])]);
     check_forward(&op("nonzero", &[]), &[Tensor::new([0], &[])], &[Tensor::new([1, 0], &[])]);
 }
 
 #[test]
-fn sorting() {
+fn sort_returns_values_and_indices_in_either_order() {
     let sort = |axis, reverse, with, only| {
         op("sort", &[Value::Int(axis), Value::Bool(reverse), Value::Bool(with), Value::Bool(only)])
     };
@@ -190,7 +190,7 @@ fn sorting() {
 }
 
 #[test]
-fn searching_sorted_sequences() {
+fn searchsorted_finds_the_insertion_index() {
     let x =
         [Tensor::new([2, 3], &[1.0, 3.0, 5.0, 2.0, 4.0, 6.0]), Tensor::new([2, 2], &[3.0, 9.0, 1.0, 4.0])];
     let search = |right| op("searchsorted", &[Value::Bool(right)]);

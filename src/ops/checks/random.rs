@@ -77,7 +77,7 @@ fn random_arrays_have_their_ranges() {
 }
 
 #[test]
-fn special_operations() {
+fn unlink_and_sink_pass_no_gradient() {
     let x = Tensor::sample([2, 3], 1);
     check_forward(&op("unlink", &[]), &[x.clone()], &[x.clone()]);
     check_gradient(&op("unlink", &[]), &[x.clone()], &[false]);

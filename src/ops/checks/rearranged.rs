@@ -70,7 +70,7 @@ fn slices_are_those_of_python() {
 }
 
 #[test]
-fn frames_are_constant_mirrored_or_repeated() {
+fn pad_fills_with_a_constant_or_mirrors_or_repeats_the_edge() {
     let x = Tensor::new([4], &[0.5, 1.5, 2.5, 3.5]);
     let pad = |width: &[i64], mode: &str, value| [ints(width), Value::Str(mode.into()), Value::Float(value)];
     let cases: [(&[i64], &str, &[f64]); 5] = [
@@ -163,7 +163,7 @@ fn joining_and_cutting_are_inverse() {
 }
 
 #[test]
-fn repetitions() {
+fn tile_and_broadcasts_repeat_elements() {
     let x = Tensor::sample([2, 3], 1);
     for reps in [&[2, 3][..], &[2], &[3, 1, 2], &[0, 1], &[]] {
         let n = reps.len().max(2);
@@ -197,7 +197,7 @@ fn repetitions() {
 }
 
 #[test]
-fn grids() {
+fn meshgrid_equals_its_formula_in_both_orders() {
     let x = [Tensor::sample([2], 1), Tensor::sample([3], 2), Tensor::sample([4], 3)];
     let grid = |order: [usize; 3]| {
         let shape: Vec<usize> = order.iter().map(|i| x[*i].data.len()).collect();
@@ -258,7 +258,7 @@ fn diagonals_and_triangles() {
 }
 
 #[test]
-fn sequences() {
+fn arange_and_linspace_equal_their_formulas() {
     let arange = |a, b, c| op("arange", &[Value::Float(a), Value::Float(b), Value::Float(c)]);
     check_forward(&arange(0.0, 1.0, 0.3), &[], &[Tensor::new([4], &[0.0, 0.3, 0.6, 0.9])]);
     check_forward(&arange(3.0, 0.0, -1.0), &[], &[Tensor::new([3], &[3.0, 2.0, 1.0])]);

@@ -131,7 +131,7 @@ fn the_norm_of_zeros_has_a_gradient_of_zero() {
 }
 
 #[test]
-fn extremes_tell_where_they_are() {
+fn max_and_min_return_the_index_of_the_first_extreme() {
     let x = Tensor::new([2, 2, 3], &[1.0, 5.0, 5.0, 0.0, 5.0, -1.0, f64::NAN, 2.0, 9.0, 9.0, 9.0, -7.0]);
     let values = |with, only| [ints(&[-1, 0]), Value::Bool(false), Value::Bool(with), Value::Bool(only)];
     let at = Tensor::new([2], &[3.0, 3.0]);

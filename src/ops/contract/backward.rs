@@ -142,6 +142,7 @@ impl<'a, T: Float> Backward<'a, T> {
         (self.y[o], self.gy[o])
     }
 
+    /// The array of input `i`, counted as declared.
     fn memory(&self, i: usize) -> Memory<'a> {
         self.x[position(self.present, i).unwrap_or(usize::MAX)]
     }

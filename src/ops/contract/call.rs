@@ -16,12 +16,14 @@ pub struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
+    /// The elements, to be read.
     pub(super) fn slice<T>(self) -> &'a [T] {
         // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
         // run, and writes none of them meanwhile.
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
     }
 
+    /// The elements, to be written.
     pub(super) fn slice_mut<T>(self) -> &'a mut [T] {
         // SAFETY: as above, for writing. `Run` and `Backward` return each array once.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.cast(), self.shape.size()) }

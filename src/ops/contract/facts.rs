@@ -75,8 +75,8 @@ impl InputFacts {
         Self { reads: Reads::ALL, symbol_reads: Reads::ALL, alias: None, overwrites: false, moves: false };
 }
 
-/// The facts of an operation with bound arguments: what it reads, aliases, overwrites, draws and hosts. For details
-/// see the method or constant of the same name in [`Compute`](crate::ops::Compute).
+/// The facts of an operation with bound arguments: inputs read, aliases, overwrites, random numbers, epilogues. For
+/// details see the method or constant of the same name in [`Compute`](crate::ops::Compute).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // independent facts
 pub struct Facts {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_stands_for_all_inputs_that_follow() {
+    fn the_last_entry_describes_all_further_inputs() {
         let sum = facts("add_n", u64::MAX);
         assert_eq!(sum.inputs.len(), 1);
         let product = facts("mul_n", u64::MAX);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_in_place_is_not_repeatable() {
+    fn an_operation_that_changes_an_input_is_not_repeatable() {
         let changed = Some(Alias { output: 1, modifies: true });
         let own =
             Facts::of_users_code([InputFacts::UNKNOWN, InputFacts { alias: changed, ..InputFacts::UNKNOWN }]);

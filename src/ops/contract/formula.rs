@@ -58,13 +58,13 @@ pub trait Unary: Declared {
     /// True if the `_small` functions below take fewer steps.
     const IS_OF_ANGLES: bool = false;
 
-    /// The same function for small angles.
+    /// `f` for angles that are known to be small.
     #[inline(always)]
     fn f_small<N: Number>(&self, x: N) -> N {
         self.f(x)
     }
 
-    /// The same derivative for small angles.
+    /// `df` for angles that are known to be small.
     #[inline(always)]
     fn df_small<N: Number>(&self, x: N, y: N) -> N {
         self.df(x, y)

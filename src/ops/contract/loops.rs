@@ -28,11 +28,13 @@ unsafe impl Send for Loops {}
 unsafe impl Sync for Loops {}
 
 impl Loops {
+    /// The loops of a function of one variable.
     pub(crate) fn unary<C: Unary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
         Self::new::<C, OfOne>(op, double, [is_constant && op.df(0.0_f64, 0.0) == 1.0, false])
     }
 
+    /// The loops of a function of two variables.
     pub(crate) fn binary<C: Binary>(op: &C, double: bool) -> Self {
         let is_constant = C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING;
         let (da, db) = if is_constant { op.df(0.0_f64, 0.0, 0.0) } else { (0.0, 0.0) };
@@ -119,8 +121,8 @@ pub(crate) enum Way {
 /// Elements that are computed before any of them is written: one or two full registers. If one loop writes chunks of
 /// this size and the next reads the same chunks, the processor forwards them from its store buffer.
 const LANES: usize = 16;
-/// The same for formulas with long chains of dependent steps, where out-of-order execution does not reach the next
-/// register.
+/// The elements computed before any is written, for formulas with long chains of dependent steps. There out-of-order
+/// execution does not reach the next register.
 const MANY: usize = 4 * LANES;
 
 /// Stands for the output, where inputs are numbers.

@@ -71,6 +71,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
     /// # Safety
     /// As for `forward`, for the arrays that the gradient reads or writes.
     unsafe fn backward(&self, call: Call<'_>) -> Result<()>;
+    /// True if an epilogue can run on the output for inputs of these shapes.
     fn fits_epilogue(&self, x: &[&Shape]) -> bool {
         let _ = x;
         false
@@ -105,6 +106,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
 
 #[allow(missing_docs, clippy::missing_errors_doc)] // as above
 impl dyn Operation {
+    /// The shapes of the outputs.
     pub fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
         self.shapes_by(x, None)
     }

@@ -198,6 +198,7 @@ impl<'a, T: Float> Run<'a, T> {
         self.take(o).slice_mut()
     }
 
+    /// The array of output `o`. Each may be taken once.
     fn take(&mut self, o: usize) -> Memory<'a> {
         let bit = 1 << o.min(63);
         assert!(o >= 63 || self.taken & bit == 0, "output {o} was taken twice");

@@ -20,9 +20,12 @@ pub struct Spec {
 
 impl Spec {
     /// The documentation as a docstring.
+    ///
+    /// Examples are in Python. Their fences, which keep rustdoc from reading them as Rust or as links, are left out.
     pub fn doc(&self) -> String {
         let lines = self.raw_doc.lines().map(|l| l.strip_prefix(' ').unwrap_or(l).trim_end());
-        lines.collect::<Vec<_>>().join("\n").trim_end().to_string()
+        let lines: Vec<_> = lines.filter(|line| !line.starts_with("```")).collect();
+        lines.join("\n").trim_end().to_string()
     }
 }
 

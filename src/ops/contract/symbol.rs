@@ -56,6 +56,7 @@ pub(crate) fn begin_thread() {
 /// # Errors
 /// The first error of the builder. The result of the formula is then discarded.
 pub fn build<R>(builder: &mut dyn Builder, formula: impl FnOnce() -> R) -> Result<R> {
+    /// Ends the session when it is dropped.
     struct Pop;
     impl Drop for Pop {
         fn drop(&mut self) {

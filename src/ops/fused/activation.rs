@@ -37,10 +37,12 @@ macro_rules! of_operation {
     };
 }
 
+/// The arrays that the gradient of an activation reads.
 fn reads<C: Compute>(op: &C) -> Reads {
     op.reads(0)
 }
 
+/// Applies the operation symbolically.
 fn sym<C: Compute>(op: &C, x: Sym) -> Sym {
     Sym::apply(op.clone(), &[x])
 }

@@ -36,6 +36,19 @@ op! {
     ///     ArgumentError: If `nonlinearity` is not `relu`, or an argument of `batch_normalization` is out of range.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If an input has the wrong shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+    ///     >>> beta = nn.NdArray.from_numpy_array([[0.0, 0.0]])
+    ///     >>> gamma = nn.NdArray.from_numpy_array([[1.0, 1.0]])
+    ///     >>> mean = nn.NdArray.from_numpy_array([[2.0, 20.0]])
+    ///     >>> variance = nn.NdArray.from_numpy_array([[1.0, 100.0]])
+    ///     >>> F.fused_batch_normalization(x, beta, gamma, mean, variance, batch_stat=False).data.round(3)
+    ///     array([[0., 0.],
+    ///            [1., 1.]], dtype=float32)
+    /// ```
     FusedBatchNormalization = fused_batch_normalization(
         x, beta: optional, gamma: optional, mean: optional, variance: optional, z: optional;
         axes: Vec<i64> = [1], decay_rate: f64 = 0.9, eps: f64 = 1e-5, batch_stat: bool = true,

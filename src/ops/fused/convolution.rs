@@ -48,6 +48,14 @@ op! {
     ///         range. Also if only some inputs of the batch normalization are given.
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, w = nn.NdArray.from_numpy_array([[[1.0, -2.0, 3.0]]]), nn.NdArray.from_numpy_array([[[1.0]]])
+    ///     >>> F.fused_convolution(x, w).data  # convolution and relu
+    ///     array([[[1., 0., 3.]]], dtype=float32)
+    /// ```
     FusedConvolution = fused_convolution(
         x, weight, bias: optional, beta: optional, gamma: optional, mean: optional, variance: optional, z: optional;
         base_axis: i64 = 1,

@@ -25,6 +25,16 @@ op! {
     /// Raises:
     ///     ShapeError: If `w` has no axis.
     ///     IndexError: If an index is not a whole number, negative or not less than the number of rows.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> indices = nn.NdArray.from_numpy_array([2, 0])
+    ///     >>> table = nn.NdArray.from_numpy_array([[0.0, 0.1], [1.0, 1.1], [2.0, 2.1]])
+    ///     >>> F.embed(indices, table).data
+    ///     array([[2. , 2.1],
+    ///            [0. , 0.1]], dtype=float32)
+    /// ```
     Embed = embed(x0: index, w)
 }
 
@@ -161,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_numbers_and_empty_ones_are_tables() {
+    fn embed_accepts_scalar_rows_and_empty_tables() {
         let scalar = Tensor::new([], &[1.0]);
         check_forward(
             &Op::new(Embed {}),

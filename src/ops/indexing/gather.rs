@@ -44,6 +44,15 @@ op! {
     /// Raises:
     ///     ShapeError: If the last axis of `x` is not as long as `shape`.
     ///     IndexError: If an index is not a whole number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> labels = nn.NdArray.from_numpy_array([[2], [0]])
+    ///     >>> F.one_hot(labels, (3,)).data
+    ///     array([[0., 0., 1.],
+    ///            [1., 0., 0.]], dtype=float32)
+    /// ```
     OneHot = one_hot(x: index; shape: Vec<i64>)
 }
 
@@ -107,6 +116,7 @@ struct Lines {
 }
 
 impl Lines {
+    /// Checks shapes and arguments, and counts the lines to copy.
     fn new(op: &str, x: &Shape, index: &Shape, axis: i64, batch_dims: i64) -> Result<Self> {
         let axis = x.axis(op, axis)?;
         let Some(lead) = usize::try_from(batch_dims).ok().filter(|n| *n <= axis && *n <= index.ndim()) else {
@@ -187,6 +197,15 @@ op! {
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If the batch axes differ.
     ///     IndexError: If an index is out of range or not a whole number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    ///     >>> F.gather(x, nn.NdArray.from_numpy_array([2, 0]), axis=1).data
+    ///     array([[3., 1.],
+    ///            [6., 4.]], dtype=float32)
+    /// ```
     Gather = gather(x, Indices: index; axis: Option<i64> = None, batch_dims: Option<i64> = None)
 }
 
@@ -211,6 +230,7 @@ impl Gather {
         (self.axis.unwrap_or(0), self.batch_dims.unwrap_or(0))
     }
 
+    /// Checks the shapes. Returns the lines that are copied.
     fn lines(&self, x: &Shape, index: &Shape) -> Result<Lines> {
         let (axis, batch_dims) = self.place();
         Lines::new("gather", x, index, axis, batch_dims)

@@ -59,6 +59,15 @@ op! {
     /// Raises:
     ///     ShapeError: If `indices` refers to more axes than `data` has.
     ///     IndexError: If an index is out of range or not a whole number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    ///     >>> indices = nn.NdArray.from_numpy_array([[0, 1], [2, 0]])  # of the elements (0, 2) and (1, 0)
+    ///     >>> F.gather_nd(x, indices).data
+    ///     array([3., 4.], dtype=float32)
+    /// ```
     GatherNd = gather_nd(data, indices: index)
 }
 
@@ -128,6 +137,16 @@ op! {
     ///     ArgumentError: If there is neither `shape` nor `out`, or they differ.
     ///     ShapeError: If `data` or `indices` do not fit.
     ///     IndexError: If an index is out of range or not a whole number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([7.0, 8.0])
+    ///     >>> indices = nn.NdArray.from_numpy_array([[0, 1], [2, 0]])  # of the elements (0, 2) and (1, 0)
+    ///     >>> F.scatter_nd(x, indices, shape=(2, 3)).data
+    ///     array([[0., 0., 7.],
+    ///            [8., 0., 0.]], dtype=float32)
+    /// ```
     ScatterNd = scatter_nd(data, indices: index, out: optional; shape: Option<Vec<i64>> = None, add: bool = false)
 }
 

@@ -26,6 +26,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `mask` does not broadcast to the shape of `data`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> mask = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0])
+    ///     >>> F.bool_fill(x, mask, -1.0).data
+    ///     array([ 1., -1.,  3.], dtype=float32)
+    /// ```
     BoolFill = bool_fill(data, mask; value: f64 = 0.0)
 }
 
@@ -126,6 +135,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> mask = nn.NdArray.from_numpy_array([[1.0, 0.0], [1.0, 1.0]])
+    ///     >>> F.bool_gather(x, mask).data
+    ///     array([1., 3., 4.], dtype=float32)
+    /// ```
     BoolGather = bool_gather(input, mask)
 }
 
@@ -226,6 +244,16 @@ op! {
     /// Raises:
     ///     ShapeError: If the shapes do not fit.
     ///     ValueError: If the mask does not select n positions.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([7.0, 8.0])
+    ///     >>> mask = nn.NdArray.from_numpy_array([[1.0, 0.0], [0.0, 1.0]])
+    ///     >>> F.bool_scatter(x, mask).data
+    ///     array([[7., 0.],
+    ///            [0., 8.]], dtype=float32)
+    /// ```
     BoolScatter = bool_scatter(input, mask, output: optional)
 }
 
@@ -306,6 +334,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` is a scalar.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[0.0, 5.0], [6.0, 0.0]])
+    ///     >>> F.nonzero(x).data  # rows, then columns
+    ///     array([[0, 1],
+    ///            [1, 0]])
+    /// ```
     NonZero = nonzero(x)
 }
 

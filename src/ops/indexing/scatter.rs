@@ -35,6 +35,15 @@ op! {
     ///     AxisError: If `x0` has no such axis.
     ///     ShapeError: If the shapes do not fit.
     ///     IndexError: If an index is out of range or not a whole number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 0.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([1.0, 2.0, 4.0])
+    ///     >>> F.scatter_add(x, nn.NdArray.from_numpy_array([0, 2, 0]), y, axis=0).data
+    ///     array([5., 0., 2.], dtype=float32)
+    /// ```
     ScatterAdd = scatter_add(x0, indices: index, x1; axis: Option<i64> = None)
 }
 

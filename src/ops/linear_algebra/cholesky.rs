@@ -27,6 +27,15 @@ op! {
     ///
     /// Source:
     ///     Gradient: Murray, Differentiation of the Cholesky decomposition, 2016, arXiv:1602.07527.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[4.0, 2.0], [2.0, 5.0]]])
+    ///     >>> F.batch_cholesky(x).data
+    ///     array([[[2., 0.],
+    ///             [1., 2.]]], dtype=float32)
+    /// ```
     BatchCholesky = batch_cholesky(x; upper: bool = false)
 }
 

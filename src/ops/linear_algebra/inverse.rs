@@ -25,6 +25,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the matrices are not square.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+    ///     >>> F.batch_det(x).data.round(3)
+    ///     array([-2.], dtype=float32)
+    /// ```
     BatchDet = batch_det(x)
 }
 
@@ -39,6 +47,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the matrices are not square.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[2.0, 0.0], [0.0, 4.0]]])
+    ///     >>> F.batch_inv(x).data
+    ///     array([[[0.5 , 0.  ],
+    ///             [0.  , 0.25]]], dtype=float32)
+    /// ```
     BatchInv = batch_inv(x)
 }
 
@@ -53,6 +70,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the matrices are not square.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[2.0, 0.0], [0.0, -4.0]]])
+    ///     >>> F.batch_logdet(x).data.round(3)
+    ///     array([2.079], dtype=float32)
+    /// ```
     BatchLogdet = batch_logdet(x)
 }
 

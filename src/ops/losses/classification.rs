@@ -106,6 +106,16 @@ op! {
     /// Raises:
     ///     ShapeError: If the shapes of `target` and `x` do not fit together.
     ///     IndexError: If a label is not a whole number or not less than the number of classes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> scores = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+    ///     >>> labels = nn.NdArray.from_numpy_array([[0], [1]])
+    ///     >>> F.softmax_cross_entropy(scores, labels).data.round(3)
+    ///     array([[0.693],
+    ///            [0.127]], dtype=float32)
+    /// ```
     SoftmaxCrossEntropy = softmax_cross_entropy(x, target: index; axis: Option<i64> = None)
 }
 
@@ -205,6 +215,16 @@ op! {
     /// Raises:
     ///     ShapeError: If the shapes of `target` and `x` do not fit together.
     ///     IndexError: If a label is not a whole number or not less than the number of classes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> p = nn.NdArray.from_numpy_array([[0.5, 0.5], [0.25, 0.75]])
+    ///     >>> labels = nn.NdArray.from_numpy_array([[0], [1]])
+    ///     >>> F.categorical_cross_entropy(p, labels).data.round(3)
+    ///     array([[0.693],
+    ///            [0.288]], dtype=float32)
+    /// ```
     CategoricalCrossEntropy = categorical_cross_entropy(x, target: index; axis: Option<i64> = None)
 }
 
@@ -268,6 +288,19 @@ op! {
     ///     ShapeError: If the shapes of `target` and `x` do not fit together.
     ///     ArgumentError: If `n` is less than one.
     ///     IndexError: If a label is not a whole number or not less than the number of classes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> scores = nn.NdArray.from_numpy_array([[5.0, 3.0, 1.0], [5.0, 3.0, 1.0]])
+    ///     >>> labels = nn.NdArray.from_numpy_array([[0], [1]])
+    ///     >>> F.top_n_error(scores, labels).data
+    ///     array([[0.],
+    ///            [1.]], dtype=float32)
+    ///     >>> F.top_n_error(scores, labels, n=2).data
+    ///     array([[0.],
+    ///            [0.]], dtype=float32)
+    /// ```
     TopNError = top_n_error(x, target: index; axis: Option<i64> = None, n: i64 = 1)
 }
 
@@ -319,6 +352,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> p, target = nn.NdArray.from_numpy_array([0.75, 0.25]), nn.NdArray.from_numpy_array([1.0, 1.0])
+    ///     >>> F.binary_error(p, target).data
+    ///     array([0., 1.], dtype=float32)
+    /// ```
     BinaryError = binary_error(x, target)
 }
 
@@ -342,6 +383,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Op, State, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
@@ -375,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_must_fit() {
+    fn labels_out_of_range_are_refused() {
         for name in ["softmax_cross_entropy", "categorical_cross_entropy"] {
             let x = Tensor::sample([2, 3], 1);
             let beyond = forward(

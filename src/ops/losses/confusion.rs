@@ -27,6 +27,16 @@ op! {
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If the shapes of `target` and `x` do not fit together.
     ///     IndexError: If a label is not a whole number or not less than the number of classes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> scores = nn.NdArray.from_numpy_array([[5.0, 3.0], [5.0, 3.0], [1.0, 2.0]])
+    ///     >>> labels = nn.NdArray.from_numpy_array([[0], [1], [1]])
+    ///     >>> F.confusion_matrix(scores, labels).data
+    ///     array([[1, 0],
+    ///            [1, 1]])
+    /// ```
     ConfusionMatrix = confusion_matrix(x, target: index; axis: Option<i64> = None)
 }
 

@@ -37,6 +37,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> scores = nn.NdArray.from_numpy_array([0.0, 2.0])
+    ///     >>> target = nn.NdArray.from_numpy_array([1.0, 1.0])
+    ///     >>> F.sigmoid_cross_entropy(scores, target).data.round(3)
+    ///     array([0.693, 0.127], dtype=float32)
+    /// ```
     SigmoidCrossEntropy = sigmoid_cross_entropy(x, target)
 }
 
@@ -71,6 +80,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> p, target = nn.NdArray.from_numpy_array([0.5, 0.25]), nn.NdArray.from_numpy_array([1.0, 0.0])
+    ///     >>> F.binary_cross_entropy(p, target).data.round(3)
+    ///     array([0.693, 0.288], dtype=float32)
+    /// ```
     BinaryCrossEntropy = binary_cross_entropy(x, target)
 }
 
@@ -110,6 +127,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+    ///     >>> F.squared_error(x, y).data
+    ///     array([9.  , 0.25], dtype=float32)
+    /// ```
     SquaredError = squared_error(x0, x1)
 }
 
@@ -140,6 +165,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+    ///     >>> F.absolute_error(x, y).data
+    ///     array([3. , 0.5], dtype=float32)
+    /// ```
     AbsoluteError = absolute_error(x0, x1)
 }
 
@@ -176,6 +209,14 @@ op! {
     ///
     /// Source:
     ///     Huber, Robust Estimation of a Location Parameter, 1964.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+    ///     >>> F.huber_loss(x, y).data
+    ///     array([5.  , 0.25], dtype=float32)
+    /// ```
     HuberLoss = huber_loss(x0, x1; delta: f64 = 1.0)
 }
 
@@ -214,6 +255,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If `epsilon` is negative or NaN.
     ///     ShapeError: If the inputs differ in their number of axes, or do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([4.0, 2.5])
+    ///     >>> F.epsilon_insensitive_loss(x, y, 1.0).data
+    ///     array([2., 0.], dtype=float32)
+    /// ```
     EpsilonInsensitiveLoss = epsilon_insensitive_loss(x0, x1; epsilon: f64)
 }
 
@@ -254,6 +303,14 @@ op! {
     /// Raises:
     ///     AxisError: If `p` has no such axis.
     ///     ShapeError: If the inputs differ in shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> p, q = nn.NdArray.from_numpy_array([[0.5, 0.5]]), nn.NdArray.from_numpy_array([[0.25, 0.75]])
+    ///     >>> F.kl_multinomial(p, q).data.round(3)
+    ///     array([[0.144]], dtype=float32)
+    /// ```
     KLMultinomial = kl_multinomial(p, q; base_axis: i64 = 1)
 }
 
@@ -341,12 +398,13 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
 
     #[test]
-    fn losses_are_what_they_say() {
+    fn losses_equal_their_formulas() {
         type Loss<'a> = &'a dyn Fn(f64, f64) -> f64;
         let huber = |d: f64| if d < 0.7 { d * d } else { 0.7 * (2.0 * d - 0.7) };
         let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());

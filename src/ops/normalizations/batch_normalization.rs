@@ -47,6 +47,20 @@ op! {
     ///
     /// Source:
     ///     Ioffe and Szegedy, Batch Normalization, 2015, arXiv:1502.03167.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+    ///     >>> F.batch_normalization(x).data.round(3)
+    ///     array([[-1., -1.],
+    ///            [ 1.,  1.]], dtype=float32)
+    ///     >>> mean = nn.NdArray.from_numpy_array([[1.0, 20.0]])
+    ///     >>> variance = nn.NdArray.from_numpy_array([[4.0, 100.0]])
+    ///     >>> F.batch_normalization(x, mean=mean, variance=variance, batch_stat=False).data.round(3)
+    ///     array([[ 0., -1.],
+    ///            [ 1.,  1.]], dtype=float32)
+    /// ```
     BatchNormalization = batch_normalization(
         x, beta: optional, gamma: optional, mean: optional, variance: optional;
         axes: Vec<i64> = [1], decay_rate: f64 = 0.9, eps: f64 = 1e-5, batch_stat: bool = true,
@@ -55,6 +69,7 @@ op! {
 }
 
 impl BatchNormalization {
+    /// The axes that are kept and scaled, and whether statistics are outputs.
     fn form(&self, x: &Shape) -> Result<Form> {
         let axes = x.axes("batch_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
@@ -187,12 +202,22 @@ op! {
     ///     ArgumentError: If `eps` is negative or NaN.
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If beta or gamma has the wrong shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+    ///     >>> F.tensor_normalization(x, axes=0).data.round(3)
+    ///     array([[-1.,  1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     TensorNormalization = tensor_normalization(
         x, beta: optional, gamma: optional; axes: Vec<i64> = [1], eps: f64 = 1e-5, output_stat: bool = false
     )
 }
 
 impl TensorNormalization {
+    /// The axes that are kept and scaled, and whether statistics are outputs.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let axes = x.axes("tensor_normalization", Some(&self.axes))?;
         let kept: Axes = (0..x.ndim()).map(|i| axes.contains(&i)).collect();
@@ -208,6 +233,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Call, Memory, Op, State, find};
 
+    /// A batch normalization; `present` has a bit for each given input.
     fn batch(axes: &[i64], batch_stat: bool, output_stat: bool, present: u64) -> Op {
         let values = [
             Value::Ints(axes.to_vec()),
@@ -228,12 +254,14 @@ mod tests {
         ((0..3).map(mean).collect(), (0..3).map(variance).collect())
     }
 
+    /// Input, shift, scale, running mean and running variance.
     fn inputs() -> [Tensor; 5] {
         let channel = |data: &[f64]| Tensor::new([1, 3, 1], data);
         let (beta, gamma) = (channel(&[0.5, -1.0, 2.0]), channel(&[1.5, 0.3, -0.7]));
         [Tensor::sample([2, 3, 4], 1), beta, gamma, channel(&[0.1, -0.2, 0.3]), channel(&[1.0, 2.0, 0.5])]
     }
 
+    /// The input normalized by these statistics, in plain loops.
     fn normalized(x: &[Tensor; 5], mean: &[f64], variance: &[f64]) -> Tensor {
         let unit = |i: usize| {
             let c = i / 4 % 3;
@@ -261,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn running_statistics_follow_the_batch_and_no_recomputation() {
+    fn running_statistics_are_updated_once_and_not_by_a_recomputation() {
         let mut x = inputs();
         let (mean, variance) = moments(&x[0]);
         let moved = |old: &Tensor, batch: &[f64], factor: f64| -> Vec<f64> {
@@ -290,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn running_statistics_normalize_where_asked_to() {
+    fn without_batch_stat_running_statistics_normalize() {
         let x = inputs();
         let eval = batch(&[1], false, false, u64::MAX);
         check_forward(&eval, &x, &[normalized(&x, &x[3].data, &x[4].data)]);

@@ -26,6 +26,18 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the bounds have another shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> low, high = nn.Variable.from_numpy_array([-1.0, -1.0]), nn.Variable.from_numpy_array([1.0, 1.0])
+    ///     >>> y = F.clip_grad_by_value(x, low, high)
+    ///     >>> y.forward()
+    ///     >>> y.backward(nn.NdArray.from_numpy_array([-5.0, 0.5]))
+    ///     >>> x.g
+    ///     array([-1. ,  0.5], dtype=float32)
+    /// ```
     ClipGradByValue = clip_grad_by_value(x, min, max)
 }
 
@@ -42,6 +54,17 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> y = F.clip_grad_by_norm(x, clip_norm=1.0)
+    ///     >>> y.forward()
+    ///     >>> y.backward(nn.NdArray.from_numpy_array([3.0, 4.0]))
+    ///     >>> x.g.round(3)
+    ///     array([0.6, 0.8], dtype=float32)
+    /// ```
     ClipGradByNorm = clip_grad_by_norm(x; clip_norm: f64 = 1.0, axes: Option<Vec<i64>> = None)
 }
 

@@ -41,12 +41,22 @@ op! {
     ///
     /// Source:
     ///     Ba, Kiros and Hinton, Layer Normalization, 2016, arXiv:1607.06450.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+    ///     >>> F.layer_normalization(x).data.round(3)
+    ///     array([[-1.,  1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     LayerNormalization = layer_normalization(
         x, beta: optional, gamma: optional; batch_axis: Vec<i64> = [0], eps: f64 = 1e-5, output_stat: bool = false
     )
 }
 
 impl LayerNormalization {
+    /// The axes that are kept and scaled.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let kept = among(x.ndim(), &x.axes("layer_normalization", Some(&self.batch_axis))?);
         let scaled = kept.iter().map(|kept| !kept).collect();
@@ -79,6 +89,15 @@ op! {
     ///
     /// Source:
     ///     Ulyanov, Vedaldi and Lempitsky, Instance Normalization, 2016, arXiv:1607.08022.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 3.0], [10.0, 30.0]]])
+    ///     >>> F.instance_normalization(x).data.round(3)
+    ///     array([[[-1.,  1.],
+    ///             [-1.,  1.]]], dtype=float32)
+    /// ```
     InstanceNormalization = instance_normalization(
         x, beta: optional, gamma: optional;
         channel_axis: i64 = 1, batch_axis: Vec<i64> = [0], eps: f64 = 1e-5, output_stat: bool = false
@@ -86,6 +105,7 @@ op! {
 }
 
 impl InstanceNormalization {
+    /// The axes that are kept and scaled: per channel, or per sample and channel by the shape of `param`.
     fn form(&self, x: &Shape, param: Option<&Shape>) -> Result<Form> {
         let mut axes = x.axes("instance_normalization", Some(&self.batch_axis))?;
         let channel = x.axis("instance_normalization", self.channel_axis)?;
@@ -124,6 +144,14 @@ op! {
     ///
     /// Source:
     ///     Wu and He, Group Normalization, 2018, arXiv:1803.08494.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0], [3.0], [10.0], [30.0]]])  # four channels
+    ///     >>> F.group_normalization(x, num_groups=2).data.round(3).ravel()
+    ///     array([-1.,  1., -1.,  1.], dtype=float32)
+    /// ```
     GroupNormalization = group_normalization(
         x, beta: optional, gamma: optional;
         num_groups: i64 = 1, channel_axis: i64 = 1, batch_axis: Vec<i64> = [0], eps: f64 = 1e-5,
@@ -132,6 +160,7 @@ op! {
 }
 
 impl GroupNormalization {
+    /// The view with an axis of groups, and the axes that are kept and scaled.
     fn form(&self, x: &Shape, _: Option<&Shape>) -> Result<Form> {
         let axes = x.axes("group_normalization", Some(&self.batch_axis))?;
         let channel = x.axis("group_normalization", self.channel_axis)?;
@@ -173,12 +202,22 @@ op! {
     ///
     /// Source:
     ///     Qiao, Wang, Liu, Shen and Yuille, Weight Standardization, 2019, arXiv:1903.10520.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 3.0], [10.0, 30.0]])
+    ///     >>> F.weight_standardization(w).data.round(3)
+    ///     array([[-1.,  1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     WeightStandardization = weight_standardization(
         w; channel_axis: i64 = 0, eps: f64 = 1e-5, output_stat: bool = false
     )
 }
 
 impl WeightStandardization {
+    /// The axes that are kept: the channels.
     fn form(&self, w: &Shape, _: Option<&Shape>) -> Result<Form> {
         let kept = among(w.ndim(), &[w.axis("weight_standardization", self.channel_axis)?]);
         Ok(Form::new(w, kept, Axes::from_elem(false, w.ndim()), self.eps, self.output_stat))
@@ -195,6 +234,7 @@ mod tests {
 
     const EPS: Value = Value::Float(1e-3);
 
+    /// An operation with these arguments; `present` has a bit for each given input.
     fn op(name: &str, values: &[Value], present: u64) -> Op {
         find(name).expect("is registered").bind(values, present).expect("binds")
     }

@@ -38,6 +38,18 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If `mean` or `t` has the wrong shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 10.0], [3.0, 30.0]])
+    ///     >>> mean, t = nn.NdArray.from_numpy_array([0.0, 0.0]), nn.NdArray.from_numpy_array([0])
+    ///     >>> F.mean_subtraction(x, mean, t).data
+    ///     array([[ -1., -10.],
+    ///            [  1.,  10.]], dtype=float32)
+    ///     >>> mean.data
+    ///     array([ 2., 20.], dtype=float32)
+    /// ```
     MeanSubtraction = mean_subtraction(x, mean, t; base_axis: i64 = 1, update_running_mean: bool = true)
 }
 

@@ -28,6 +28,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If `p` is less than 1 or not finite: the norm of infinite order is `max(abs(x))`.
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[3.0, 4.0], [6.0, 8.0]])
+    ///     >>> F.norm(x, axis=1).data
+    ///     array([ 5., 10.], dtype=float32)
+    ///     >>> F.norm(x, p=1, axis=1).data
+    ///     array([ 7., 14.], dtype=float32)
+    /// ```
     Norm = norm(x; p: Option<f64> = None, axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
 

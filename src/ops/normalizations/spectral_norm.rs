@@ -48,6 +48,16 @@ op! {
     ///
     /// Source:
     ///     Miyato et al., Spectral Normalization for Generative Adversarial Networks, 2018, arXiv:1802.05957.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> w = nn.NdArray.from_numpy_array([[2.0, 0.0], [0.0, 1.0]])
+    ///     >>> u = nn.NdArray.from_numpy_array([1.0, 0.0])
+    ///     >>> F.spectral_norm(w, u).data
+    ///     array([[1. , 0. ],
+    ///            [0. , 0.5]], dtype=float32)
+    /// ```
     SpectralNorm = spectral_norm(w, u; dim: i64 = 0, itr: i64 = 1, eps: f64 = 1e-12, test: bool = false,
         output_u: bool = false)
 }
@@ -106,6 +116,7 @@ impl MatrixAxes {
 }
 
 impl Normalizing {
+    /// The weight as a stack of matrices around the axis `dim`.
     fn layout(&self, w: &Shape) -> Result<MatrixAxes> {
         let dim = w.axis("spectral_norm", self.of.dim)?;
         Ok(MatrixAxes { outer: w.size_to(dim), rows: w[dim], inner: w.size_from(dim + 1) })

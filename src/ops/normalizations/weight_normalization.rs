@@ -143,6 +143,16 @@ op! {
     ///
     /// Source:
     ///     Salimans and Kingma, Weight Normalization, 2016, arXiv:1602.07868.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> w = nn.NdArray.from_numpy_array([[3.0, 4.0], [6.0, 8.0]])
+    ///     >>> g = nn.NdArray.from_numpy_array([1.0, 10.0])
+    ///     >>> F.weight_normalization(w, g).data.round(3)
+    ///     array([[0.6, 0.8],
+    ///            [6. , 8. ]], dtype=float32)
+    /// ```
     WeightNormalization = weight_normalization(w, g; dim: i64 = 0, eps: f64 = 1e-12)
 }
 
@@ -218,6 +228,15 @@ op! {
     /// Raises:
     ///     ArgumentError: If `p` or `eps` is out of range.
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[3.0, 4.0], [6.0, 8.0]])
+    ///     >>> F.norm_normalization(x, axes=(1,)).data.round(3)
+    ///     array([[0.6, 0.8],
+    ///            [0.6, 0.8]], dtype=float32)
+    /// ```
     NormNormalization = norm_normalization(
         x; p: Option<f64> = None, axes: Option<Vec<i64>> = None, eps: f64 = 1e-12
     )
@@ -267,6 +286,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }

@@ -49,6 +49,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`, each element within [0, 1].
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.sigmoid(x).data.round(3)
+    ///     array([0.269, 0.5  , 0.731], dtype=float32)
+    /// ```
     Sigmoid = sigmoid(x)
 }
 
@@ -74,6 +82,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`, each element within [-1, 1].
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.tanh(x).data.round(3)
+    ///     array([-0.762,  0.   ,  0.762], dtype=float32)
+    /// ```
     Tanh = tanh(x)
 }
 
@@ -102,6 +118,14 @@ op! {
     ///
     /// Source:
     ///     Ramachandran, Zoph and Le, Searching for Activation Functions, 2017, arXiv:1710.05941.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.swish(x).data.round(3)
+    ///     array([-0.269,  0.   ,  0.731], dtype=float32)
+    /// ```
     Swish = swish(x)
 }
 
@@ -132,6 +156,14 @@ op! {
     ///
     /// Source:
     ///     Hendrycks and Gimpel, Gaussian Error Linear Units, 2016, arXiv:1606.08415.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.gelu(x).data.round(3)
+    ///     array([-0.159,  0.   ,  0.841], dtype=float32)
+    /// ```
     GELU = gelu(x)
 }
 
@@ -168,6 +200,14 @@ op! {
     ///
     /// Source:
     ///     Misra, Mish: A Self Regularized Non-Monotonic Activation Function, 2019, arXiv:1908.08681.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.mish(x).data.round(3)
+    ///     array([-0.303,  0.   ,  0.865], dtype=float32)
+    /// ```
     Mish = mish(x)
 }
 
@@ -214,6 +254,16 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `beta` is zero or NaN.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.softplus(x).data.round(3)
+    ///     array([0.313, 0.693, 1.313], dtype=float32)
+    ///     >>> F.softplus(x, beta=10.0).data.round(3)
+    ///     array([0.   , 0.069, 1.   ], dtype=float32)
+    /// ```
     SoftPlus = softplus(x; beta: f64 = 1.0)
 }
 
@@ -248,6 +298,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-100.0, 0.0, 1.0])
+    ///     >>> F.log_sigmoid(x).data.round(3)
+    ///     array([-100.   ,   -0.693,   -0.313], dtype=float32)
+    /// ```
     LogSigmoid = log_sigmoid(x)
 }
 
@@ -272,6 +330,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`, each element within [-1, 1].
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 3.0])
+    ///     >>> F.softsign(x).data
+    ///     array([-0.5 ,  0.  ,  0.75], dtype=float32)
+    /// ```
     SoftSign = softsign(x)
 }
 
@@ -298,6 +364,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.tanh_shrink(x).data.round(3)
+    ///     array([-0.238,  0.   ,  0.238], dtype=float32)
+    /// ```
     TanhShrink = tanh_shrink(x)
 }
 
@@ -333,6 +407,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 2, np.pi])
+    ///     >>> F.sinc(x).data.round(3)
+    ///     array([ 1.   ,  0.637, -0.   ], dtype=float32)
+    /// ```
     Sinc = sinc(x)
 }
 
@@ -383,6 +465,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
@@ -390,7 +473,7 @@ mod tests {
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
 
     #[test]
-    fn smooth_activations_are_what_they_say() {
+    fn smooth_activations_equal_their_formulas() {
         let softplus = |x: f64| x.exp().ln_1p();
         let gelu = |x: f64| {
             0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())

@@ -31,6 +31,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([[1.0], [2.0]]), nn.NdArray.from_numpy_array([[10.0, 20.0]])
+    ///     >>> F.add2(x, y).data
+    ///     array([[11., 21.],
+    ///            [12., 22.]], dtype=float32)
+    /// ```
     Add2 = add2(x0, x1; inplace: bool = false)
 }
 
@@ -61,6 +70,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([[1.0], [2.0]]), nn.NdArray.from_numpy_array([[10.0, 20.0]])
+    ///     >>> F.bc_add2(x, y).data
+    ///     array([[11., 21.],
+    ///            [12., 22.]], dtype=float32)
+    /// ```
     BcAdd2 = bc_add2(x0, x1; inplace: bool = false)
 }
 
@@ -91,6 +109,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([5.0, 7.0]), nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.sub2(x, y).data
+    ///     array([4., 5.], dtype=float32)
+    /// ```
     Sub2 = sub2(x0, x1; inplace: bool = false)
 }
 
@@ -121,6 +147,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([5.0, 7.0]), nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.mul2(x, y).data
+    ///     array([ 5., 14.], dtype=float32)
+    /// ```
     Mul2 = mul2(x0, x1; inplace: bool = false)
 }
 
@@ -149,6 +183,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([5.0, 7.0]), nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.div2(x, y).data
+    ///     array([5. , 3.5], dtype=float32)
+    /// ```
     Div2 = div2(x0, x1; inplace: bool = false)
 }
 
@@ -178,6 +220,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([2.0, 3.0]), nn.NdArray.from_numpy_array([3.0, 2.0])
+    ///     >>> F.pow2(x, y).data
+    ///     array([8., 9.], dtype=float32)
+    /// ```
     Pow2 = pow2(x0, x1; inplace: bool = false)
 }
 
@@ -198,6 +248,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.add_scalar(x, 10.0).data
+    ///     array([11., 12.], dtype=float32)
+    /// ```
     AddScalar = add_scalar(x; val: f64 = 1.0, inplace: bool = false)
 }
 
@@ -225,6 +283,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.mul_scalar(x, 10.0).data
+    ///     array([10., 20.], dtype=float32)
+    /// ```
     MulScalar = mul_scalar(x; val: f64 = 1.0, inplace: bool = false)
 }
 
@@ -251,6 +317,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.r_sub_scalar(x, 10.0).data
+    ///     array([9., 8.], dtype=float32)
+    /// ```
     RSubScalar = r_sub_scalar(x; val: f64 = 1.0)
 }
 
@@ -277,6 +351,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.r_div_scalar(x, 10.0).data
+    ///     array([10.,  5.], dtype=float32)
+    /// ```
     RDivScalar = r_div_scalar(x; val: f64 = 1.0)
 }
 
@@ -301,6 +383,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 3.0])
+    ///     >>> F.r_pow_scalar(x, 2.0).data
+    ///     array([2., 8.], dtype=float32)
+    /// ```
     RPowScalar = r_pow_scalar(x; val: f64 = 1.0)
 }
 

@@ -31,6 +31,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+    ///     >>> F.equal(x, y).data
+    ///     array([0., 1., 0.], dtype=float32)
+    /// ```
     Equal = equal(x0, x1)
 }
 
@@ -53,6 +62,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.equal_scalar(x, 2.0).data
+    ///     array([0., 1., 0.], dtype=float32)
+    /// ```
     EqualScalar = equal_scalar(x0; val: f64 = 1.0)
 }
 
@@ -78,6 +95,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+    ///     >>> F.not_equal(x, y).data
+    ///     array([1., 0., 1.], dtype=float32)
+    /// ```
     NotEqual = not_equal(x0, x1)
 }
 
@@ -100,6 +126,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.not_equal_scalar(x, 2.0).data
+    ///     array([1., 0., 1.], dtype=float32)
+    /// ```
     NotEqualScalar = not_equal_scalar(x0; val: f64 = 1.0)
 }
 
@@ -125,6 +159,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+    ///     >>> F.greater(x, y).data
+    ///     array([0., 0., 1.], dtype=float32)
+    /// ```
     Greater = greater(x0, x1)
 }
 
@@ -147,6 +190,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.greater_scalar(x, 2.0).data
+    ///     array([0., 0., 1.], dtype=float32)
+    /// ```
     GreaterScalar = greater_scalar(x0; val: f64 = 1.0)
 }
 
@@ -172,6 +223,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+    ///     >>> F.greater_equal(x, y).data
+    ///     array([0., 1., 1.], dtype=float32)
+    /// ```
     GreaterEqual = greater_equal(x0, x1)
 }
 
@@ -194,6 +254,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.greater_equal_scalar(x, 2.0).data
+    ///     array([0., 1., 1.], dtype=float32)
+    /// ```
     GreaterEqualScalar = greater_equal_scalar(x0; val: f64 = 1.0)
 }
 
@@ -219,6 +287,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+    ///     >>> F.less(x, y).data
+    ///     array([1., 0., 0.], dtype=float32)
+    /// ```
     Less = less(x0, x1)
 }
 
@@ -241,6 +318,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.less_scalar(x, 2.0).data
+    ///     array([1., 0., 0.], dtype=float32)
+    /// ```
     LessScalar = less_scalar(x0; val: f64 = 1.0)
 }
 
@@ -266,6 +351,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 2.0, 1.0])
+    ///     >>> F.less_equal(x, y).data
+    ///     array([1., 1., 0.], dtype=float32)
+    /// ```
     LessEqual = less_equal(x0, x1)
 }
 
@@ -288,6 +382,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.less_equal_scalar(x, 2.0).data
+    ///     array([1., 1., 0.], dtype=float32)
+    /// ```
     LessEqualScalar = less_equal_scalar(x0; val: f64 = 1.0)
 }
 

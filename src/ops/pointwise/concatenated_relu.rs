@@ -132,6 +132,14 @@ op! {
     ///
     /// Source:
     ///     Shang, Sohn, Almeida and Lee, Concatenated Rectified Linear Units, 2016, arXiv:1603.05201.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[-2.0, 3.0]])
+    ///     >>> F.crelu(x).data
+    ///     array([[0., 3., 2., 0.]], dtype=float32)
+    /// ```
     CReLU = crelu(x; axis: i64 = 1)
 }
 
@@ -166,6 +174,14 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[-1.0, 2.0]])
+    ///     >>> F.celu(x).data.round(3)
+    ///     array([[-0.632,  2.   ,  1.   , -0.865]], dtype=float32)
+    /// ```
     CELU = celu(x; alpha: f64 = 1.0, axis: i64 = 1)
 }
 
@@ -197,12 +213,13 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
 
     #[test]
-    fn both_signs_follow_each_other() {
+    fn concatenated_relu_appends_the_rectified_negative() {
         let elu = |x: f64| if x < 0.0 { 1.5 * x.exp_m1() } else { x };
         let x = Tensor::new([2, 1, 2], &[-1.0, 0.5, 2.0, -0.3]);
         let both = |f: &dyn Fn(f64) -> f64| -> Vec<f64> {

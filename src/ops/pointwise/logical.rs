@@ -27,6 +27,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 1.0, 1.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0, 1.0])
+    ///     >>> F.logical_and(x, y).data
+    ///     array([0., 0., 0., 1.], dtype=float32)
+    /// ```
     LogicalAnd = logical_and(x0, x1)
 }
 
@@ -49,6 +58,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+    ///     >>> F.logical_and_scalar(x, True).data
+    ///     array([0., 1., 1.], dtype=float32)
+    /// ```
     LogicalAndScalar = logical_and_scalar(x0; val: bool)
 }
 
@@ -74,6 +91,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 1.0, 1.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0, 1.0])
+    ///     >>> F.logical_or(x, y).data
+    ///     array([0., 1., 1., 1.], dtype=float32)
+    /// ```
     LogicalOr = logical_or(x0, x1)
 }
 
@@ -96,6 +122,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+    ///     >>> F.logical_or_scalar(x, False).data
+    ///     array([0., 1., 1.], dtype=float32)
+    /// ```
     LogicalOrScalar = logical_or_scalar(x0; val: bool)
 }
 
@@ -121,6 +155,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.0, 1.0, 1.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([0.0, 1.0, 0.0, 1.0])
+    ///     >>> F.logical_xor(x, y).data
+    ///     array([0., 1., 1., 0.], dtype=float32)
+    /// ```
     LogicalXor = logical_xor(x0, x1)
 }
 
@@ -143,6 +186,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+    ///     >>> F.logical_xor_scalar(x, True).data
+    ///     array([1., 0., 0.], dtype=float32)
+    /// ```
     LogicalXorScalar = logical_xor_scalar(x0; val: bool)
 }
 
@@ -168,6 +219,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+    ///     >>> F.logical_not(x).data
+    ///     array([1., 0., 0.], dtype=float32)
+    /// ```
     LogicalNot = logical_not(x0)
 }
 

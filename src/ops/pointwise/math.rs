@@ -27,6 +27,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+    ///     >>> F.abs(x).data
+    ///     array([2., 0., 3.], dtype=float32)
+    /// ```
     Abs = abs(x)
 }
 
@@ -53,6 +61,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+    ///     >>> F.sign(x, alpha=0.0).data
+    ///     array([-1.,  0.,  1.], dtype=float32)
+    /// ```
     Sign = sign(x; alpha: f64 = 1.0)
 }
 
@@ -80,6 +96,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 1.0, 2.0])
+    ///     >>> F.exp(x).data.round(3)
+    ///     array([1.   , 2.718, 7.389], dtype=float32)
+    /// ```
     Exp = exp(x)
 }
 
@@ -105,6 +129,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, np.e, 10.0])
+    ///     >>> F.log(x).data.round(3)
+    ///     array([0.   , 1.   , 2.303], dtype=float32)
+    /// ```
     Log = log(x)
 }
 
@@ -128,6 +160,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.erf(x).data.round(3)
+    ///     array([-0.843,  0.   ,  0.843], dtype=float32)
+    /// ```
     Erf = erf(x)
 }
 
@@ -146,6 +186,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.5, 0.5, 2.0])
+    ///     >>> F.floor(x).data
+    ///     array([-2.,  0.,  2.], dtype=float32)
+    /// ```
     Floor = floor(x)
 }
 
@@ -171,6 +219,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.5, 0.5, 2.0])
+    ///     >>> F.ceil(x).data
+    ///     array([-1.,  1.,  2.], dtype=float32)
+    /// ```
     Ceil = ceil(x)
 }
 
@@ -196,6 +252,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.5, 0.5, 1.2])
+    ///     >>> F.round(x).data
+    ///     array([-2.,  1.,  1.], dtype=float32)
+    /// ```
     Round = round(x)
 }
 
@@ -221,6 +285,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+    ///     >>> F.isnan(x).data
+    ///     array([0., 1., 0.], dtype=float32)
+    /// ```
     IsNaN = isnan(x0)
 }
 
@@ -242,6 +314,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+    ///     >>> F.isinf(x).data
+    ///     array([0., 0., 1.], dtype=float32)
+    /// ```
     IsInf = isinf(x0)
 }
 
@@ -264,6 +344,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+    ///     >>> F.reset_nan(x, val=-1.0).data
+    ///     array([ 1., -1., inf], dtype=float32)
+    /// ```
     ResetNaN = reset_nan(x0; val: f64 = 0.0)
 }
 
@@ -288,6 +376,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x0`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, np.nan, np.inf])
+    ///     >>> F.reset_inf(x, val=-1.0).data
+    ///     array([ 1., nan, -1.], dtype=float32)
+    /// ```
     ResetInf = reset_inf(x0; val: f64 = 0.0)
 }
 

@@ -38,6 +38,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes differ.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 4.0])
+    ///     >>> z = nn.NdArray.from_numpy_array([5.0, 6.0])
+    ///     >>> F.add_n(x, y, z).data
+    ///     array([ 9., 12.], dtype=float32)
+    /// ```
     AddN = add_n(x: list)
 }
 
@@ -77,6 +87,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes differ.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([3.0, 4.0])
+    ///     >>> z = nn.NdArray.from_numpy_array([5.0, 6.0])
+    ///     >>> F.mul_n(x, y, z).data
+    ///     array([15., 48.], dtype=float32)
+    /// ```
     MulN = mul_n(x: list)
 }
 

@@ -19,6 +19,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 3.0])
+    ///     >>> F.pow_scalar(x, 2.0).data
+    ///     array([1., 9.], dtype=float32)
+    /// ```
     PowScalar = pow_scalar(x; val: f64 = 1.0, inplace: bool = false)
 }
 
@@ -92,7 +100,7 @@ mod tests {
     use crate::ops::{Value, find};
 
     #[test]
-    fn powers_of_halves_are_powers() {
+    fn powers_of_half_integers_equal_general_powers() {
         let x = [0.25, 1.0, 2.25, 1e-3, 37.0];
         for twice in -9..=9 {
             let val = f64::from(twice) / 2.0;

@@ -36,6 +36,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+    ///     >>> F.relu(x).data
+    ///     array([0., 0., 3.], dtype=float32)
+    /// ```
     ReLU = relu(x; inplace: bool = false)
 }
 
@@ -65,6 +73,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 3.0])
+    ///     >>> F.leaky_relu(x, alpha=0.25).data
+    ///     array([-0.5,  0. ,  3. ], dtype=float32)
+    /// ```
     LeakyReLU = leaky_relu(x; alpha: f64 = 0.1, inplace: bool = false)
 }
 
@@ -97,6 +113,16 @@ op! {
     ///
     /// Source:
     ///     He, Zhang, Ren and Sun, Delving Deep into Rectifiers, 2015, arXiv:1502.01852.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[-2.0, 4.0], [-8.0, 2.0]])
+    ///     >>> slopes = nn.NdArray.from_numpy_array([0.5, 0.25])
+    ///     >>> F.prelu(x, slopes).data
+    ///     array([[-1.,  4.],
+    ///            [-4.,  2.]], dtype=float32)
+    /// ```
     PReLU = prelu(x0, x1; base_axis: i64 = 1)
 }
 
@@ -183,6 +209,14 @@ op! {
     ///
     /// Source:
     ///     Clevert, Unterthiner and Hochreiter, Exponential Linear Units, 2015, arXiv:1511.07289.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 2.0])
+    ///     >>> F.elu(x).data.round(3)
+    ///     array([-0.632,  0.   ,  2.   ], dtype=float32)
+    /// ```
     ELU = elu(x; alpha: f64 = 1.0)
 }
 
@@ -212,6 +246,14 @@ op! {
     ///
     /// Source:
     ///     Klambauer, Unterthiner, Mayr and Hochreiter, Self-Normalizing Neural Networks, 2017, arXiv:1706.02515.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.selu(x).data.round(3)
+    ///     array([-1.111,  0.   ,  1.051], dtype=float32)
+    /// ```
     SELU = selu(x; scale: f64 = 1.050_700_987_355_48, alpha: f64 = 1.673_263_242_354_377)
 }
 
@@ -237,6 +279,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`, each element within [0, 6].
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 3.0, 8.0])
+    ///     >>> F.relu6(x).data
+    ///     array([0., 3., 6.], dtype=float32)
+    /// ```
     ReLU6 = relu6(x)
 }
 
@@ -261,6 +311,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`, each element within [0, 1].
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-3.0, 0.0, 1.25])
+    ///     >>> F.hard_sigmoid(x).data
+    ///     array([0.  , 0.5 , 0.75], dtype=float32)
+    /// ```
     HardSigmoid = hard_sigmoid(x)
 }
 
@@ -286,6 +344,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`, each element within [-1, 1].
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.5, 2.0])
+    ///     >>> F.hard_tanh(x).data
+    ///     array([-1. ,  0.5,  1. ], dtype=float32)
+    /// ```
     HardTanh = hard_tanh(x)
 }
 
@@ -313,6 +379,14 @@ op! {
     ///
     /// Source:
     ///     Howard and others, Searching for MobileNetV3, 2019, arXiv:1905.02244.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-3.0, 1.5, 4.0])
+    ///     >>> F.hard_swish(x).data
+    ///     array([0.   , 1.125, 4.   ], dtype=float32)
+    /// ```
     HardSwish = hard_swish(x)
 }
 
@@ -339,6 +413,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation with these arguments and all inputs.
     fn op(name: &str, values: &[Value]) -> Op {
         find(name).expect("is registered").bind(values, u64::MAX).expect("binds")
     }
@@ -346,7 +421,7 @@ mod tests {
     type Formula<'a> = &'a dyn Fn(f64) -> f64;
 
     #[test]
-    fn rectifiers_are_what_they_say() {
+    fn rectifiers_equal_their_formulas() {
         let elu = |a: f64, x: f64| if x > 0.0 { x } else { a * x.exp_m1() };
         let leaky = [Value::Float(0.3), Value::Bool(false)];
         let selu = [Value::Float(1.1), Value::Float(1.7)];

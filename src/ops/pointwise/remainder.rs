@@ -29,6 +29,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([-7, 7]), nn.NdArray.from_numpy_array([3, 3])
+    ///     >>> F.mod2(x, y).data
+    ///     array([2., 1.])
+    ///     >>> F.mod2(x, y, fmod=True).data
+    ///     array([-1.,  1.])
+    /// ```
     Mod2 = mod2(x0, x1; fmod: bool = false)
 }
 
@@ -51,6 +61,16 @@ op! {
     ///     ShapeError: If the shapes do not broadcast together.
     ///     IndexError: If an element is not a whole number.
     ///     ValueError: If an element is negative, or `x` has more bits.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, bits = nn.NdArray.from_numpy_array([1, 2, 12]), nn.NdArray.from_numpy_array([3, 1, 2])
+    ///     >>> F.bit_shift(x, bits).data
+    ///     array([ 8,  4, 48])
+    ///     >>> F.bit_shift(x, bits, direction="RIGHT").data
+    ///     array([0, 1, 3])
+    /// ```
     BitShift = bit_shift(x: index, shift: index; direction: String = "LEFT", bits: i64 = 63)
 }
 

@@ -30,6 +30,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 5.0]), nn.NdArray.from_numpy_array([4.0, 2.0])
+    ///     >>> F.maximum2(x, y).data
+    ///     array([4., 5.], dtype=float32)
+    /// ```
     Maximum2 = maximum2(x0, x1)
 }
 
@@ -59,6 +67,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 5.0]), nn.NdArray.from_numpy_array([4.0, 2.0])
+    ///     >>> F.minimum2(x, y).data
+    ///     array([1., 2.], dtype=float32)
+    /// ```
     Minimum2 = minimum2(x0, x1)
 }
 
@@ -85,6 +101,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 5.0])
+    ///     >>> F.maximum_scalar(x, 3.0).data
+    ///     array([3., 5.], dtype=float32)
+    /// ```
     MaximumScalar = maximum_scalar(x; val: f64 = 1.0)
 }
 
@@ -111,6 +135,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 5.0])
+    ///     >>> F.minimum_scalar(x, 3.0).data
+    ///     array([1., 3.], dtype=float32)
+    /// ```
     MinimumScalar = minimum_scalar(x; val: f64 = 1.0)
 }
 
@@ -140,6 +172,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> condition = nn.NdArray.from_numpy_array([1.0, 0.0, 1.0])
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> y = nn.NdArray.from_numpy_array([-1.0, -2.0, -3.0])
+    ///     >>> F.where(condition, x, y).data
+    ///     array([ 1., -2.,  3.], dtype=float32)
+    /// ```
     Where = where(condition, x_true, x_false)
 }
 

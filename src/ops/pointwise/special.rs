@@ -19,6 +19,17 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    ///     >>> y = F.sum(x * F.unlink(x))
+    ///     >>> y.forward()
+    ///     >>> y.backward()
+    ///     >>> x.g  # x, not 2 * x
+    ///     array([1., 2.], dtype=float32)
+    /// ```
     Unlink = unlink(x)
 }
 
@@ -64,6 +75,16 @@ op! {
     ///
     /// Raises:
     ///     TypeError: If there is no input.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.Variable.from_numpy_array([1.0, 2.0])
+    ///     >>> a, b = x + 1, x * 10
+    ///     >>> F.sink(a, b).forward()
+    ///     >>> a.d, b.d
+    ///     (array([2., 3.], dtype=float32), array([10., 20.], dtype=float32))
+    /// ```
     Sink = sink(x: list; one_input_grad: bool = true)
 }
 
@@ -112,6 +133,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes differ.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array([1.0, 2.0]), nn.NdArray.from_numpy_array([3.0, 4.0])
+    ///     >>> F.assign(x, y).data
+    ///     array([3., 4.], dtype=float32)
+    ///     >>> x.data
+    ///     array([3., 4.], dtype=float32)
+    /// ```
     Assign = assign(dst, src)
 }
 

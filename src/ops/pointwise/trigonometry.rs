@@ -27,6 +27,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 6, np.pi / 2])
+    ///     >>> F.sin(x).data.round(3)
+    ///     array([0. , 0.5, 1. ], dtype=float32)
+    /// ```
     Sin = sin(x)
 }
 
@@ -62,6 +70,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 3, np.pi])
+    ///     >>> F.cos(x).data.round(3)
+    ///     array([ 1. ,  0.5, -1. ], dtype=float32)
+    /// ```
     Cos = cos(x)
 }
 
@@ -97,6 +113,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, np.pi / 4, 1.0])
+    ///     >>> F.tan(x).data.round(3)
+    ///     array([0.   , 1.   , 1.557], dtype=float32)
+    /// ```
     Tan = tan(x)
 }
 
@@ -128,6 +152,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+    ///     >>> F.asin(x).data.round(3)
+    ///     array([0.   , 0.524, 1.571], dtype=float32)
+    /// ```
     ASin = asin(x)
 }
 
@@ -146,6 +178,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.5, 1.0])
+    ///     >>> F.acos(x).data.round(3)
+    ///     array([3.142, 1.047, 0.   ], dtype=float32)
+    /// ```
     ACos = acos(x)
 }
 
@@ -164,6 +204,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 1.0, np.inf])
+    ///     >>> F.atan(x).data.round(3)
+    ///     array([0.   , 0.785, 1.571], dtype=float32)
+    /// ```
     ATan = atan(x)
 }
 
@@ -182,6 +230,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.sinh(x).data.round(3)
+    ///     array([-1.175,  0.   ,  1.175], dtype=float32)
+    /// ```
     Sinh = sinh(x)
 }
 
@@ -205,6 +261,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.cosh(x).data.round(3)
+    ///     array([1.543, 1.   , 1.543], dtype=float32)
+    /// ```
     Cosh = cosh(x)
 }
 
@@ -228,6 +292,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0])
+    ///     >>> F.asinh(x).data.round(3)
+    ///     array([-0.881,  0.   ,  0.881], dtype=float32)
+    /// ```
     ASinh = asinh(x)
 }
 
@@ -246,6 +318,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0])
+    ///     >>> F.acosh(x).data.round(3)
+    ///     array([0.   , 1.317], dtype=float32)
+    /// ```
     ACosh = acosh(x)
 }
 
@@ -264,6 +344,14 @@ op! {
     ///
     /// Returns:
     ///     Array of the shape of `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 0.5, 1.0])
+    ///     >>> F.atanh(x).data.round(3)
+    ///     array([0.   , 0.549,   inf], dtype=float32)
+    /// ```
     ATanh = atanh(x)
 }
 
@@ -286,6 +374,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not broadcast together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> y = nn.NdArray.from_numpy_array([1.0, 1.0, -1.0])
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, -1.0, 0.0])
+    ///     >>> F.atan2(y, x).data.round(3)
+    ///     array([ 0.785,  2.356, -1.571], dtype=float32)
+    /// ```
     ATan2 = atan2(x0, x1)
 }
 

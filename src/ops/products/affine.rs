@@ -27,6 +27,16 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    ///     >>> b = nn.NdArray.from_numpy_array([10.0, 20.0, 30.0])
+    ///     >>> F.affine(x, w, b).data
+    ///     array([[11., 22., 33.]], dtype=float32)
+    /// ```
     Affine = affine(x, weight, bias: optional; base_axis: i64 = 1)
 }
 
@@ -38,6 +48,7 @@ struct AffineSizes {
 }
 
 impl Affine {
+    /// The sizes of the product: rows, features and outputs.
     fn sizes(&self, x: &Shape, w: &Shape) -> Result<AffineSizes> {
         let base = x.axis("affine", self.base_axis)?;
         Ok(AffineSizes { rows: x.size_to(base), inputs: x.size_from(base), outputs: w.size_from(1) })
@@ -130,12 +141,13 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient, forward};
     use crate::ops::{Compute, Op, State};
 
+    /// The tensor with another shape.
     fn reshaped<const N: usize>(t: &Tensor, shape: [usize; N]) -> Tensor {
         Tensor::new(shape, &t.data)
     }
 
     #[test]
-    fn affine_is_its_sum() {
+    fn affine_equals_its_formula() {
         for (rows, inputs, outputs) in [(1, 1, 1), (2, 12, 6), (5, 3, 7), (0, 4, 2), (3, 0, 2), (2, 3, 0)] {
             let (x, w) = (Tensor::sample([rows, inputs], 1), Tensor::sample([inputs, outputs], 2));
             let b = Tensor::sample([outputs], 3);
@@ -172,6 +184,7 @@ mod tests {
         check_gradient(&op, &[Tensor::sample([2, 2], 1), w, b], &[true, true, true]);
     }
 
+    /// Asserts that these shapes are refused with this message.
     #[track_caller]
     fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
         let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();
@@ -180,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_does_not_fit() {
+    fn errors_say_what_was_expected_and_given() {
         refused(
             Affine { base_axis: 1 },
             &[&[2, 3, 4], &[11, 2]],

@@ -52,6 +52,18 @@ op! {
     /// Source:
     ///     Vaswani et al., Attention Is All You Need, 2017, arXiv:1706.03762; Dao et al., FlashAttention, 2022,
     ///     arXiv:2205.14135.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> q = k = v = nn.NdArray.from_numpy_array([[[1.0, 0.0], [0.0, 1.0]]])  # one sequence of two steps
+    ///     >>> F.scaled_dot_product_attention(q, k, v).data.round(3)
+    ///     array([[[0.67, 0.33],
+    ///             [0.33, 0.67]]], dtype=float32)
+    ///     >>> F.scaled_dot_product_attention(q, k, v, causal=True).data.round(3)
+    ///     array([[[1.  , 0.  ],
+    ///             [0.33, 0.67]]], dtype=float32)
+    /// ```
     ScaledDotProductAttention = scaled_dot_product_attention(query, key, value, mask: optional; causal: bool = false,
         dropout: f64 = 0.0, scale: Option<f64> = None, seed: i64 = -1)
 }
@@ -137,6 +149,7 @@ impl Attending {
         })
     }
 
+    /// The factor of the scores: the argument, or 1 / sqrt(width).
     fn scale(&self, width: usize) -> f64 {
         self.of.scale.unwrap_or_else(|| 1.0 / (width.max(1) as f64).sqrt())
     }
@@ -167,6 +180,7 @@ impl Attending {
         Mask { data: mask, firsts, row: stride(n - 2), column: stride(n - 1) }
     }
 
+    /// The key of the random numbers of the last forward run.
     fn last(&self) -> Result<PhiloxKey> {
         self.last.lock().ok_or_else(|| {
             let expected = "a forward run before the backward run";

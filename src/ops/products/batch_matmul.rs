@@ -24,6 +24,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+    ///     >>> y = nn.NdArray.from_numpy_array([[[1.0], [10.0]]])
+    ///     >>> F.batch_matmul(x, y).data
+    ///     array([[[21.],
+    ///             [43.]]], dtype=float32)
+    /// ```
     BatchMatmul = batch_matmul(a, b; transpose_a: bool = false, transpose_b: bool = false)
 }
 
@@ -90,10 +100,12 @@ impl Products {
         b.filter(|_| self.b.size() == 1)
     }
 
+    /// The i-th left matrix, transposed if the operation says so.
     fn left<'a, T>(&self, op: &BatchMatmul, a: &'a [T], i: usize) -> Matrix<'a, T> {
         matrix(a, i, self.m, self.k, op.transpose_a)
     }
 
+    /// The i-th right matrix, transposed if the operation says so.
     fn right<'a, T>(&self, op: &BatchMatmul, b: &'a [T], i: usize) -> Matrix<'a, T> {
         matrix(b, i, self.k, self.n, op.transpose_b)
     }
@@ -112,6 +124,7 @@ fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bo
 }
 
 impl BatchMatmul {
+    /// Checks the shapes. Returns the sizes and number of the products.
     fn products(&self, a: &Shape, b: &Shape) -> Result<Products> {
         Products::new("batch_matmul", [a, b], [self.transpose_a, self.transpose_b])
     }
@@ -254,6 +267,7 @@ mod tests {
         }
     }
 
+    /// Asserts that these shapes are refused with this message.
     #[track_caller]
     fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
         let shapes: Vec<Shape> = shapes.iter().map(|s| Shape::from(*s)).collect();
@@ -262,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_does_not_fit() {
+    fn errors_say_what_was_expected_and_given() {
         let matmul = || BatchMatmul { transpose_a: false, transpose_b: false };
         refused(
             matmul(),

@@ -44,6 +44,19 @@ op! {
     ///
     /// Source:
     ///     Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[0.3, -0.7], [-0.2, 0.1]])
+    ///     >>> b = nn.NdArray((2, 2))
+    ///     >>> F.binary_connect_affine(x, w, b).data
+    ///     array([[-1.,  1.]], dtype=float32)
+    ///     >>> b.data
+    ///     array([[ 1., -1.],
+    ///            [-1.,  1.]], dtype=float32)
+    /// ```
     BinaryConnectAffine = binary_connect_affine(x, weight, binary_weight, bias: optional;
         base_axis: i64 = 1, quantize_zero_to: f64 = 1.0)
 }
@@ -76,6 +89,16 @@ op! {
     ///
     /// Source:
     ///     Courbariaux, Bengio and David, BinaryConnect, 2015, arXiv:1511.00363.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 4.0]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[[0.3, -0.7]]])
+    ///     >>> b = nn.NdArray((1, 1, 2))
+    ///     >>> F.binary_connect_convolution(x, w, b).data
+    ///     array([[[-1., -2.]]], dtype=float32)
+    /// ```
     BinaryConnectConvolution = binary_connect_convolution(x, weight, binary_weight, bias: optional;
         base_axis: i64 = 1, pad: Option<Vec<i64>> = None, stride: Option<Vec<i64>> = None,
         dilation: Option<Vec<i64>> = None, group: i64 = 1, quantize_zero_to: f64 = 1.0)
@@ -106,6 +129,18 @@ op! {
     ///
     /// Source:
     ///     Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[0.5, -1.0], [-0.5, 3.0]])
+    ///     >>> b, alpha = nn.NdArray((2, 2)), nn.NdArray((2,))
+    ///     >>> F.binary_weight_affine(x, w, b, alpha).data
+    ///     array([[-0.5,  2. ]], dtype=float32)
+    ///     >>> alpha.data
+    ///     array([0.5, 2. ], dtype=float32)
+    /// ```
     BinaryWeightAffine = binary_weight_affine(x, weight, binary_weight, alpha, bias: optional;
         base_axis: i64 = 1, quantize_zero_to: f64 = 1.0)
 }
@@ -139,6 +174,16 @@ op! {
     ///
     /// Source:
     ///     Rastegari et al., XNOR-Net, 2016, arXiv:1603.05279.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 4.0]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[[0.25, -0.75]]])
+    ///     >>> b, alpha = nn.NdArray((1, 1, 2)), nn.NdArray((1,))
+    ///     >>> F.binary_weight_convolution(x, w, b, alpha).data
+    ///     array([[[-0.5, -1. ]]], dtype=float32)
+    /// ```
     BinaryWeightConvolution = binary_weight_convolution(x, weight, binary_weight, alpha, bias: optional;
         base_axis: i64 = 1, pad: Option<Vec<i64>> = None, stride: Option<Vec<i64>> = None,
         dilation: Option<Vec<i64>> = None, group: i64 = 1, quantize_zero_to: f64 = 1.0)
@@ -146,9 +191,9 @@ op! {
 
 /// A layer that computes another operation with a modified weight.
 pub(crate) trait Weighted: Declared {
-    /// The other operation.
+    /// The operation that is computed with the modified weight.
     type Plain: Compute;
-    /// The other operation, with the arguments of the layer.
+    /// That operation, with the arguments of the layer.
     fn plain(&self) -> Self::Plain;
     /// Shape of the output for an input and a weight, with an optional bias.
     ///
@@ -338,6 +383,7 @@ impl<C: Declared> Declared for BinarizedLayer<C> {
 }
 
 impl<C: BinaryLayer> BinarizedLayer<C> {
+    /// How zeros become signs, and which outputs have scales of their own.
     fn signs(&self) -> Signs {
         let (zero, rows) = self.0.signs();
         let outputs = |rows| if rows { BinaryOutputs::Rows } else { BinaryOutputs::Columns };

@@ -47,6 +47,18 @@ op! {
     ///
     /// Source:
     ///     Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[0.9], [-0.4]])
+    ///     >>> fixed = nn.NdArray((2, 1))
+    ///     >>> F.inq_affine(x, w, fixed, inq_iterations=(0,)).data
+    ///     array([[0.]], dtype=float32)
+    ///     >>> w.data.ravel()  # powers of two now
+    ///     array([ 1. , -0.5], dtype=float32)
+    /// ```
     INQAffine = inq_affine(x, weight, indicator_fixedweights, bias: optional; base_axis: i64 = 1, num_bits: i64 = 4,
         inq_iterations: Vec<i64> = [], selection_algorithm: String = "largest_abs", seed: i64 = -1)
 }
@@ -81,6 +93,18 @@ op! {
     ///
     /// Source:
     ///     Zhou et al., Incremental Network Quantization, 2017, arXiv:1702.03044.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[[0.9, -0.4]]])
+    ///     >>> fixed = nn.NdArray((1, 1, 2))
+    ///     >>> F.inq_convolution(x, w, fixed, inq_iterations=(0,)).data
+    ///     array([[[0.]]], dtype=float32)
+    ///     >>> w.data.ravel()  # powers of two now
+    ///     array([ 1. , -0.5], dtype=float32)
+    /// ```
     INQConvolution = inq_convolution(x, weight, indicator_fixedweights, bias: optional;
         base_axis: i64 = 1, pad: Option<Vec<i64>> = None, stride: Option<Vec<i64>> = None,
         dilation: Option<Vec<i64>> = None, group: i64 = 1, num_bits: i64 = 4, inq_iterations: Vec<i64> = [],

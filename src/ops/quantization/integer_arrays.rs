@@ -37,6 +37,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If `scale` or `zero_point` is not one number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.0, 1.0, 1000.0])
+    ///     >>> scale = nn.NdArray.from_numpy_array(0.5)
+    ///     >>> zero = nn.NdArray.from_numpy_array(10)
+    ///     >>> F.quantize_uint8(x, scale, zero).data
+    ///     array([  8,  10,  12, 255], dtype=uint8)
+    /// ```
     QuantizeUint8 = quantize_uint8(x, scale, zero_point: index; least: i64 = 0, most: i64 = 255)
 }
 
@@ -55,6 +65,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If `scale` or `zero_point` is not one number.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([8, 10, 12]))
+    ///     >>> scale = nn.NdArray.from_numpy_array(0.5)
+    ///     >>> zero = nn.NdArray.from_numpy_array(10)
+    ///     >>> F.dequantize_uint8(x, scale, zero).data
+    ///     array([-1.,  0.,  1.], dtype=float32)
+    /// ```
     DequantizeUint8 = dequantize_uint8(x: uint8, scale, zero_point: index)
 }
 
@@ -80,6 +100,15 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If `a` and `b` have different shapes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([10, 20]))
+    ///     >>> y = nn.NdArray.from_numpy_array(np.uint8([1, 2]))
+    ///     >>> F.quantized_add2(x, y, a_scale=2.0, y_zero=5).data
+    ///     array([26, 47], dtype=uint8)
+    /// ```
     QuantizedAdd2 = quantized_add2(a: uint8, b: uint8;
         a_scale: f64 = 1.0,
         b_scale: f64 = 1.0,
@@ -112,6 +141,15 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If `a` and `b` have different shapes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([10, 20]))
+    ///     >>> y = nn.NdArray.from_numpy_array(np.uint8([1, 2]))
+    ///     >>> F.quantized_mul2(x, y, scale=0.5).data
+    ///     array([ 5, 20], dtype=uint8)
+    /// ```
     QuantizedMul2 = quantized_mul2(a: uint8, b: uint8;
         scale: f64 = 1.0,
         a_zero: i64 = 0,
@@ -142,6 +180,15 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If `scale` or `shift` has not one number for each channel.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([[10, 20]]))
+    ///     >>> scale, shift = nn.NdArray.from_numpy_array([2.0, 0.5]), nn.NdArray.from_numpy_array([1.0, 0.0])
+    ///     >>> F.rescale_uint8(x, scale, shift).data
+    ///     array([[21, 10]], dtype=uint8)
+    /// ```
     RescaleUint8 = rescale_uint8(x: uint8, scale, shift;
         x_zero: i64 = 0,
         y_zero: i64 = 0,
@@ -163,6 +210,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `table` has another shape.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([0, 1, 255]))
+    ///     >>> table = nn.NdArray.from_numpy_array(np.arange(255, -1, -1, dtype=np.uint8))
+    ///     >>> F.lookup_uint8(x, table).data
+    ///     array([255, 254,   0], dtype=uint8)
+    /// ```
     LookupUint8 = lookup_uint8(x: uint8, table: uint8)
 }
 
@@ -178,6 +234,16 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `axes` is not a permutation of all axes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([[1, 2, 3], [4, 5, 6]]))
+    ///     >>> F.transpose_uint8(x, (1, 0)).data
+    ///     array([[1, 4],
+    ///            [2, 5],
+    ///            [3, 6]], dtype=uint8)
+    /// ```
     TransposeUint8 = transpose_uint8(x: uint8; axes: Vec<i64>)
 }
 

@@ -50,6 +50,18 @@ op! {
     /// Source:
     ///     Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
     ///     2018, arXiv:1712.05877.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([[[[1], [2], [3]]]]))
+    ///     >>> w = nn.NdArray.from_numpy_array(np.int8([[[[1], [-1]]]]))
+    ///     >>> zero = nn.NdArray.from_numpy_array(0)
+    ///     >>> bias = nn.NdArray.from_numpy_array([10])
+    ///     >>> scale = nn.NdArray.from_numpy_array(0.5)
+    ///     >>> F.quantized_convolution(x, w, zero, zero, bias, scale).data.ravel()
+    ///     array([4.5, 4.5], dtype=float32)
+    /// ```
     QuantizedConvolution = quantized_convolution(
         x: uint8, weight: int8, x_zero: index, w_zero: index, bias: index, scale;
         pad: Option<Vec<i64>> = None,
@@ -86,6 +98,21 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([[11, 12]]))
+    ///     >>> w = nn.NdArray.from_numpy_array(np.int8([[1], [-3]]))
+    ///     >>> x_zero = nn.NdArray.from_numpy_array(10)
+    ///     >>> w_zero = nn.NdArray.from_numpy_array(0)
+    ///     >>> bias = nn.NdArray.from_numpy_array([0])
+    ///     >>> scale = nn.NdArray.from_numpy_array(0.5)
+    ///     >>> F.quantized_affine(x, w, x_zero, w_zero, bias, scale).data
+    ///     array([[-2.5]], dtype=float32)
+    ///     >>> F.quantized_affine(x, w, x_zero, w_zero, bias, scale, y_zero=100).data
+    ///     array([[98]], dtype=uint8)
+    /// ```
     QuantizedAffine = quantized_affine(
         x: uint8, weight: int8, x_zero: index, w_zero: index, bias: index, scale, shift: optional;
         y_zero: Option<i64> = None,
@@ -118,6 +145,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If a level is out of range.
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([[[1, 2]]]))
+    ///     >>> y = nn.NdArray.from_numpy_array(np.uint8([[[10], [20]]]))
+    ///     >>> zero, scale = nn.NdArray.from_numpy_array(0), nn.NdArray.from_numpy_array(0.5)
+    ///     >>> F.quantized_batch_matmul(x, y, zero, zero, scale).data
+    ///     array([[[25.]]], dtype=float32)
+    /// ```
     QuantizedBatchMatmul = quantized_batch_matmul(a: uint8, b: uint8, a_zero: index, b_zero: index, scale;
         transpose_b: bool = false,
         y_zero: Option<i64> = None,
@@ -228,6 +265,7 @@ fn check_parameters(op: &str, x: &InputShapes<'_>, columns: usize) -> Result<()>
 impl QuantizedConvolution {
     const NAME: &'static str = "quantized_convolution";
 
+    /// Window, groups and output shape, after checks of the shapes.
     fn window(&self, x: &Shape, w: &Shape) -> Result<(ImageWindow, usize, Shape)> {
         if x.ndim() < 3 {
             let expected = "images with axes of height, width and channels";

@@ -29,6 +29,14 @@ op! {
     /// Raises:
     ///     AxisError: If `a` has no such axis.
     ///     ShapeError: If the inputs differ along another axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x, y = nn.NdArray.from_numpy_array(np.uint8([1, 2])), nn.NdArray.from_numpy_array(np.uint8([3]))
+    ///     >>> F.concatenate_uint8(x, y).data
+    ///     array([1, 2, 3], dtype=uint8)
+    /// ```
     ConcatenateUint8 = concatenate_uint8(a: uint8, b: uint8; axis: i64 = -1)
 }
 
@@ -48,6 +56,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If there are no such positions.
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 2, 3, 4]))
+    ///     >>> F.slice_uint8(x, 1, 3).data
+    ///     array([2, 3], dtype=uint8)
+    /// ```
     SliceUint8 = slice_uint8(x: uint8; start: i64, stop: i64, axis: i64 = 0)
 }
 
@@ -64,6 +80,14 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a width is negative, there are not pairs for at most all axes, or `level` is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 2]))
+    ///     >>> F.pad_uint8(x, (1, 2), level=9).data
+    ///     array([9, 1, 2, 9, 9], dtype=uint8)
+    /// ```
     PadUint8 = pad_uint8(x: uint8; pad_width: Vec<i64>, level: i64 = 0)
 }
 
@@ -81,6 +105,15 @@ op! {
     ///
     /// Source:
     ///     The operator DynamicQuantizeLinear of ONNX.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 51.0, 255.0])
+    ///     >>> y, scale, zero = F.dynamic_quantize_uint8(x)
+    ///     >>> y.data, float(scale.data), int(zero.data)
+    ///     (array([  0,  51, 255], dtype=uint8), 1.0, 0)
+    /// ```
     DynamicQuantizeUint8 = dynamic_quantize_uint8(x)
 }
 

@@ -27,6 +27,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 4, 3, 2]).reshape(1, 2, 2, 1))
+    ///     >>> F.max_pooling_uint8(x, (2, 2)).data.ravel()
+    ///     array([4], dtype=uint8)
+    /// ```
     MaxPoolingUint8 = max_pooling_uint8(x: uint8;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,
@@ -55,6 +63,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If an argument has not one number for each spatial axis, or one out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.uint8([1, 4, 5, 2]).reshape(1, 2, 2, 1))
+    ///     >>> F.quantized_average_pooling(x, (2, 2)).data.ravel()
+    ///     array([3], dtype=uint8)
+    /// ```
     QuantizedAveragePooling = quantized_average_pooling(x: uint8;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,

@@ -28,6 +28,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If `round_mode` or `dtype` is unknown.
     ///     ShapeError: If `scale` or `zero_point` does not broadcast to `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.2, 1000.0])
+    ///     >>> scale = nn.NdArray.from_numpy_array([0.5])
+    ///     >>> zero = nn.NdArray.from_numpy_array([0])
+    ///     >>> F.quantize_linear(x, scale, zero).data
+    ///     array([ -2.,   0., 127.], dtype=float32)
+    /// ```
     QuantizeLinear = quantize_linear(x, scale, zero_point; round_mode: String = "HALF_AWAY_FROM_ZERO",
         narrow_range: bool = false, dtype: i64 = 1)
 }
@@ -46,6 +56,16 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `scale` or `zero_point` does not broadcast to `x`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 127.0])
+    ///     >>> scale = nn.NdArray.from_numpy_array([0.5])
+    ///     >>> zero = nn.NdArray.from_numpy_array([0])
+    ///     >>> F.dequantize_linear(x, scale, zero).data
+    ///     array([-1. ,  0. , 63.5], dtype=float32)
+    /// ```
     DequantizeLinear = dequantize_linear(x, scale, zero_point)
 }
 

@@ -51,6 +51,18 @@ op! {
     /// Source:
     ///     Jacob et al., Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference,
     ///     2017, arXiv:1712.05877.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-1.0, 0.2, 0.3, 2.0])
+    ///     >>> low = nn.NdArray.from_numpy_array([0.0])
+    ///     >>> high = nn.NdArray.from_numpy_array([1.0])
+    ///     >>> first = nn.NdArray.from_numpy_array([0.0])
+    ///     >>> last = nn.NdArray.from_numpy_array([4.0])
+    ///     >>> F.min_max_quantize(x, low, high, first, last).data
+    ///     array([0.  , 0.25, 0.25, 1.  ], dtype=float32)
+    /// ```
     MinMaxQuantize = min_max_quantize(x, qr_min, qr_max, ql_min, ql_max; decay: f64 = 0.999, x_min_max: bool = false,
         ema: bool = false, ste_fine_grained: bool = true, eps: f64 = 0.01)
 }

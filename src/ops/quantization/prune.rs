@@ -22,6 +22,14 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `rate` is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([0.1, -3.0, 0.2, 2.0, -0.5])
+    ///     >>> F.prune(x, rate=0.5).data
+    ///     array([ 0. , -3. ,  0. ,  2. , -0.5], dtype=float32)
+    /// ```
     Prune = prune(x; rate: f64 = 0.9)
 }
 

@@ -30,6 +30,14 @@ op! {
     ///
     /// Source:
     ///     Courbariaux and Bengio, BinaryNet, 2016, arXiv:1602.02830.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 0.5])
+    ///     >>> F.binary_sigmoid(x).data
+    ///     array([0., 0., 1.], dtype=float32)
+    /// ```
     BinarySigmoid = binary_sigmoid(x)
 }
 
@@ -58,6 +66,14 @@ op! {
     ///
     /// Source:
     ///     Courbariaux and Bengio, BinaryNet, 2016, arXiv:1602.02830.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-2.0, 0.0, 0.5])
+    ///     >>> F.binary_tanh(x).data
+    ///     array([-1., -1.,  1.], dtype=float32)
+    /// ```
     BinaryTanh = binary_tanh(x)
 }
 
@@ -93,6 +109,14 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `n` or `delta` is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-9.0, 0.3, 0.4])
+    ///     >>> F.fixed_point_quantize(x, n=4, delta=0.25).data
+    ///     array([-1.75,  0.25,  0.5 ], dtype=float32)
+    /// ```
     FixedPointQuantize = fixed_point_quantize(x; sign: bool = true, n: i64 = 8, delta: f64 = 0.0625,
         ste_fine_grained: bool = true)
 }
@@ -165,6 +189,14 @@ op! {
     /// Source:
     ///     Miyashita, Lee and Murmann, Convolutional Neural Networks using Logarithmic Data Representation, 2016,
     ///     arXiv:1603.01025.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([-9.0, 0.3, 0.4])
+    ///     >>> F.pow2_quantize(x).data
+    ///     array([-2.  ,  0.25,  0.5 ], dtype=float32)
+    /// ```
     Pow2Quantize = pow2_quantize(x; sign: bool = true, with_zero: bool = true, n: i64 = 8, m: i64 = 1,
         ste_fine_grained: bool = true)
 }

@@ -36,6 +36,16 @@ op! {
     ///     ShapeError: If `x` and `w` differ in shape or have no axis.
     ///     ArgumentError: If a length of `shape` is negative or there are more samples than elements to draw.
     ///     ValueError: If a weight is negative or NaN, or too few are positive; when it runs.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([10.0, 20.0, 30.0])
+    ///     >>> w = nn.NdArray.from_numpy_array([1.0, 0.0, 1.0])
+    ///     >>> samples = F.random_choice(x, w, shape=(100,)).data
+    ///     >>> np.unique(samples)
+    ///     array([10., 30.], dtype=float32)
+    /// ```
     RandomChoice = random_choice(x, w; shape: Vec<i64> = [], replace: bool = true, seed: i64 = -1)
 }
 

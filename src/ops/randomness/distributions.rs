@@ -40,6 +40,14 @@ op! {
     ///
     /// Source:
     ///     Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 1.0, 1.0, 1.0])
+    ///     >>> np.isin(F.dropout(x, 0.5).data, (0.0, 2.0))
+    ///     array([ True,  True,  True,  True])
+    /// ```
     Dropout = dropout(x; p: f64 = 0.5, seed: i64 = -1)
 }
 
@@ -175,6 +183,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `high` is not larger than `low`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> x = F.rand(low=-1.0, high=1.0, shape=(1000,))
+    ///     >>> x.forward()
+    ///     >>> bool(-1.0 <= x.d.min() < -0.9 and 0.9 < x.d.max() < 1.0)
+    ///     True
+    /// ```
     Rand = rand(; low: f64 = 0.0, high: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
@@ -192,6 +209,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `sigma` is negative or not finite.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> x = F.randn(mu=5.0, sigma=0.1, shape=(1000,))
+    ///     >>> x.forward()
+    ///     >>> print(f"{x.d.mean():.1f} {x.d.std():.1f}")
+    ///     5.0 0.1
+    /// ```
     Randn = randn(; mu: f64 = 0.0, sigma: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
@@ -209,6 +235,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `high` is not larger than `low`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor.functions as F
+    ///     >>> x = F.randint(low=0, high=3, shape=(1000,))
+    ///     >>> x.forward()
+    ///     >>> np.unique(x.d)
+    ///     array([0, 1, 2])
+    /// ```
     Randint = randint(; low: i64 = 0, high: i64 = 1, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
@@ -226,6 +261,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If `n` is negative or `p` is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor.functions as F
+    ///     >>> x = F.rand_binomial(n=2, p=0.5, shape=(1000,))
+    ///     >>> x.forward()
+    ///     >>> np.unique(x.d)
+    ///     array([0., 1., 2.], dtype=float32)
+    /// ```
     RandBinomial = rand_binomial(; n: i64 = 1, p: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
@@ -243,6 +287,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a parameter is not positive.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> x = F.rand_gamma(k=9.0, theta=0.5, shape=(10000,))
+    ///     >>> x.forward()
+    ///     >>> bool(4.4 < x.d.mean() < 4.6)  # k * theta is 4.5
+    ///     True
+    /// ```
     RandGamma = rand_gamma(; k: f64 = 0.5, theta: f64 = 1.0, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 
@@ -260,6 +313,15 @@ op! {
     ///
     /// Raises:
     ///     ArgumentError: If a parameter is not positive.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor.functions as F
+    ///     >>> x = F.rand_beta(alpha=2.0, beta=2.0, shape=(10000,))
+    ///     >>> x.forward()
+    ///     >>> bool(0.48 < x.d.mean() < 0.52)  # alpha / (alpha + beta) is 0.5
+    ///     True
+    /// ```
     RandBeta = rand_beta(; alpha: f64 = 0.5, beta: f64 = 0.5, shape: Vec<i64> = Vec::new(), seed: i64 = -1)
 }
 

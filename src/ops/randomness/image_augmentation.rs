@@ -46,6 +46,14 @@ op! {
     /// Raises:
     ///     ShapeError: If `x` has fewer than two axes or no elements in an image.
     ///     ArgumentError: If `shape` or `pad` does not fit, or a number is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray((8, 3, 32, 32))
+    ///     >>> F.image_augmentation(x, shape=(3, 28, 28), angle=0.1, flip_lr=True).shape
+    ///     (8, 3, 28, 28)
+    /// ```
     ImageAugmentation = image_augmentation(x; shape: Option<Vec<i64>> = None, pad: Vec<i64> = [0, 0],
         min_scale: f64 = 1.0, max_scale: f64 = 1.0, angle: f64 = 0.0, aspect_ratio: f64 = 1.0, distortion: f64 = 0.0,
         flip_lr: bool = false, flip_ud: bool = false, brightness: f64 = 0.0, brightness_each: bool = false,
@@ -76,6 +84,7 @@ struct Change {
 }
 
 impl ImageAugmentation {
+    /// Sizes of the images and the output shape, after checks.
     fn sizes(&self, x: &Shape) -> Result<(ImageSizes, Shape)> {
         let op = "image_augmentation";
         let n = x.ndim();

@@ -38,6 +38,15 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If `shape` has a length out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.arange(6.0).reshape(1, 6))
+    ///     >>> y = F.random_crop(x, shape=(3,)).data
+    ///     >>> np.diff(y)  # neighbours stay neighbours
+    ///     array([[1., 1.]], dtype=float32)
+    /// ```
     RandomCrop = random_crop(x; shape: Option<Vec<i64>> = None, base_axis: i64 = 1, seed: i64 = -1)
 }
 
@@ -56,6 +65,14 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0]])
+    ///     >>> F.random_flip(x).data[0].tolist() in ([1.0, 2.0, 3.0], [3.0, 2.0, 1.0])
+    ///     True
+    /// ```
     RandomFlip = random_flip(x; axes: Option<Vec<i64>> = None, base_axis: i64 = 1, seed: i64 = -1)
 }
 
@@ -78,6 +95,15 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If a shift is negative or of an axis that `x` does not have, or the mode is unknown.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0, 3.0]])
+    ///     >>> y = F.random_shift(x, shifts=(1,)).data[0].tolist()
+    ///     >>> y in ([1.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0, 3.0])
+    ///     True
+    /// ```
     RandomShift = random_shift(x; shifts: Option<Vec<i64>> = None, border_mode: String = "nearest",
         constant_value: f64 = 0.0, base_axis: i64 = 1, seed: i64 = -1)
 }

@@ -40,6 +40,16 @@ op! {
     ///
     /// Source:
     ///     Zhong et al., "Random erasing data augmentation", 2017.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray((8, 3, 32, 32))
+    ///     >>> x.zero()
+    ///     >>> y = F.random_erase(x, prob=1.0, replacements=(1.0, 2.0)).data
+    ///     >>> y.any(axis=(1, 2, 3)).tolist() == [True] * 8  # each image has a patch
+    ///     True
+    /// ```
     RandomErase = random_erase(x; prob: f64 = 0.5, area_ratios: Vec<f64> = vec![0.02, 0.4],
         aspect_ratios: Vec<f64> = vec![0.3, 3.3333], replacements: Vec<f64> = vec![0.0, 255.0], n: i64 = 1,
         share: bool = true, inplace: bool = false, base_axis: i64 = 1, seed: i64 = -1, channel_last: bool = false,
@@ -84,6 +94,7 @@ struct ErasedImages {
 }
 
 impl Erasing {
+    /// Number and sizes of the images, after checks.
     fn images(&self, x: &Shape) -> Result<ErasedImages> {
         let base = x.axis("random_erase", self.of.base_axis)?;
         if x.ndim() != base + 3 {
@@ -231,6 +242,7 @@ mod tests {
     use crate::ops::testing::{Tensor, forward};
     use crate::ops::{Op, State};
 
+    /// An operation that fills patches with 9, at this probability.
     fn erase(prob: f64, share: bool) -> Op {
         let mut op =
             Erasing::bind(&Erasing::SPEC.args.iter().filter_map(|a| Some(a.default?())).collect::<Vec<_>>())
@@ -240,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_cover_what_they_should() {
+    fn channels_share_erased_patches_within_the_area_limit() {
         let x = Tensor::sample([3, 2, 16, 16], 1);
         let y =
             forward(&erase(1.0, true), std::slice::from_ref(&x), &mut State::default(), false).expect("runs");

@@ -46,6 +46,16 @@ op! {
     ///
     /// Source:
     ///     Elman, Finding Structure in Time, 1990.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, h = nn.NdArray((5, 2, 3)), nn.NdArray((1, 1, 2, 4))
+    ///     >>> w = nn.NdArray((1, 4, 7))
+    ///     >>> y, last = F.rnn(x, h, w)
+    ///     >>> y.shape, last.shape
+    ///     ((5, 2, 4), (1, 1, 2, 4))
+    /// ```
     RNN = rnn(x, h, weight_l0, weight: optional, bias: optional; num_layers: i64 = 1, nonlinearity: String = "tanh",
         dropout: Option<f64> = None, bidirectional: bool = false, training: bool = true)
 }
@@ -80,6 +90,16 @@ op! {
     ///
     /// Source:
     ///     Hochreiter and Schmidhuber, Long Short-Term Memory, 1997.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, h, c = nn.NdArray((5, 2, 3)), nn.NdArray((1, 1, 2, 4)), nn.NdArray((1, 1, 2, 4))
+    ///     >>> w = nn.NdArray((1, 4, 4, 7))
+    ///     >>> y, last_h, last_c = F.lstm(x, h, c, w)
+    ///     >>> y.shape, last_h.shape, last_c.shape
+    ///     ((5, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4))
+    /// ```
     LSTM = lstm(x, h, c, weight_l0, weight: optional, bias: optional; num_layers: i64 = 1, dropout: Option<f64> = None,
         bidirectional: bool = false, training: bool = true)
 }
@@ -113,6 +133,16 @@ op! {
     ///
     /// Source:
     ///     Cho et al., Learning Phrase Representations using RNN Encoder-Decoder, 2014, arXiv:1406.1078.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x, h = nn.NdArray((5, 2, 3)), nn.NdArray((1, 1, 2, 4))
+    ///     >>> w = nn.NdArray((1, 3, 4, 7))
+    ///     >>> y, last = F.gru(x, h, w)
+    ///     >>> y.shape, last.shape
+    ///     ((5, 2, 4), (1, 1, 2, 4))
+    /// ```
     GRU = gru(x, h, weight_l0, weight: optional, bias: optional; num_layers: i64 = 1, dropout: Option<f64> = None,
         bidirectional: bool = false, training: bool = true)
 }

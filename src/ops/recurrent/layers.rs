@@ -156,6 +156,7 @@ fn parts_mut<T>(x: &mut [T], n: usize) -> impl Iterator<Item = &mut [T]> {
 }
 
 impl<C: Network> Recurring<C> {
+    /// Checks arguments and shapes of all inputs. Returns the sizes.
     fn sizes(&self, shape: impl Fn(usize) -> Option<Shape>) -> Result<LayerSizes> {
         let (name, form) = (C::SPEC.name, self.of.form());
         self.of.check()?;

@@ -27,6 +27,17 @@ op! {
     /// Raises:
     ///     ShapeError: If the inputs do not fit.
     ///     ValueError: If the lengths rise, or one of them is negative or longer than the axis of time.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 4.0], [2.0, 5.0], [3.0, 0.0]])  # a sequence in each column
+    ///     >>> packed, sizes = F.pack_padded_sequence(x, nn.NdArray.from_numpy_array([3, 2]))
+    ///     >>> packed.data
+    ///     array([1., 4., 2., 5., 3.], dtype=float32)
+    ///     >>> sizes.data
+    ///     array([2, 2, 1])
+    /// ```
     PackPaddedSequence = pack_padded_sequence(padded_sequence, lengths: index; batch_first: bool = false)
 }
 
@@ -49,6 +60,20 @@ op! {
     ///     ArgumentError: If `total_length` is too short.
     ///     ShapeError: If the inputs do not fit.
     ///     ValueError: If the batch sizes rise, or one of them is negative.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> packed = nn.NdArray.from_numpy_array([1.0, 4.0, 2.0, 5.0, 3.0])
+    ///     >>> sizes = nn.NdArray.from_numpy_array([2, 2, 1])
+    ///     >>> x, lengths = F.pad_packed_sequence(packed, sizes)
+    ///     >>> x.data
+    ///     array([[1., 4.],
+    ///            [2., 5.],
+    ///            [3., 0.]], dtype=float32)
+    ///     >>> lengths.data
+    ///     array([3, 2])
+    /// ```
     PadPackedSequence = pad_packed_sequence(packed_sequence, batch_sizes: index; batch_first: bool = false,
         padding_value: Option<f64> = None, total_length: Option<i64> = None)
 }
@@ -130,10 +155,12 @@ impl PackedPlaces {
         }
     }
 
+    /// Copies padded sequences into packed ones.
     fn take<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
         self.each(sizes, |to, from| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
     }
 
+    /// Copies packed sequences into padded ones.
     fn put<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
         self.each(sizes, |from, to| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
     }

@@ -27,6 +27,16 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.cumsum(x).data
+    ///     array([1., 3., 6.], dtype=float32)
+    ///     >>> F.cumsum(x, exclusive=True).data
+    ///     array([0., 1., 3.], dtype=float32)
+    /// ```
     CumSum = cumsum(x; axis: Option<i64> = None, exclusive: bool = false, reverse: bool = false)
 }
 
@@ -84,6 +94,16 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([1.0, 2.0, 3.0])
+    ///     >>> F.cumprod(x).data
+    ///     array([1., 2., 6.], dtype=float32)
+    ///     >>> F.cumprod(x, reverse=True).data
+    ///     array([6., 6., 3.], dtype=float32)
+    /// ```
     CumProd = cumprod(x; axis: Option<i64> = None, exclusive: bool = false, reverse: bool = false)
 }
 

@@ -31,6 +31,16 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If there is no element to choose from.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 5.0], [7.0, 2.0]])
+    ///     >>> F.max(x, axis=1).data
+    ///     array([5., 7.], dtype=float32)
+    ///     >>> F.max(x, axis=1, only_index=True).data
+    ///     array([1, 0])
+    /// ```
     Max = max(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false, with_index: bool = false,
         only_index: bool = false)
 }
@@ -52,6 +62,16 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ShapeError: If there is no element to choose from.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 5.0], [7.0, 2.0]])
+    ///     >>> F.min(x, axis=1).data
+    ///     array([1., 2.], dtype=float32)
+    ///     >>> F.min(x, axis=1, only_index=True).data
+    ///     array([0, 1])
+    /// ```
     Min = min(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false, with_index: bool = false,
         only_index: bool = false)
 }

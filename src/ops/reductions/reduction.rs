@@ -105,6 +105,16 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.sum(x).data
+    ///     array(10., dtype=float32)
+    ///     >>> F.sum(x, axis=0).data
+    ///     array([4., 6.], dtype=float32)
+    /// ```
     Sum = sum(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
 
@@ -150,6 +160,17 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.mean(x).data
+    ///     array(2.5, dtype=float32)
+    ///     >>> F.mean(x, axis=1, keepdims=True).data
+    ///     array([[1.5],
+    ///            [3.5]], dtype=float32)
+    /// ```
     Mean = mean(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
 
@@ -206,6 +227,14 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.prod(x, axis=0).data
+    ///     array([3., 8.], dtype=float32)
+    /// ```
     Prod = prod(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
 

@@ -43,6 +43,15 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+    ///     >>> F.softmax(x).data.round(3)
+    ///     array([[0.5  , 0.5  ],
+    ///            [0.119, 0.881]], dtype=float32)
+    /// ```
     Softmax = softmax(x; axis: Option<i64> = None)
 }
 
@@ -78,6 +87,15 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[0.0, 0.0], [1.0, 3.0]])
+    ///     >>> F.log_softmax(x).data.round(3)
+    ///     array([[-0.693, -0.693],
+    ///            [-2.127, -0.127]], dtype=float32)
+    /// ```
     LogSoftmax = log_softmax(x; axis: Option<i64> = None)
 }
 
@@ -161,6 +179,7 @@ mod tests {
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
     use crate::ops::{Op, Value, find};
 
+    /// An operation along an axis, or along its default axis.
     fn op(name: &str, axis: Option<i64>) -> Op {
         let axis = axis.map_or(Value::None, Value::Int);
         find(name).expect("is registered").bind(&[axis], u64::MAX).expect("binds")

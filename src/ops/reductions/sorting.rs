@@ -29,6 +29,16 @@ op! {
     ///
     /// Raises:
     ///     AxisError: If `x` has no such axis.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([3.0, 1.0, 2.0])
+    ///     >>> F.sort(x).data
+    ///     array([1., 2., 3.], dtype=float32)
+    ///     >>> F.sort(x, reverse=True, only_index=True).data
+    ///     array([0, 2, 1])
+    /// ```
     Sort = sort(x; axis: i64 = -1, reverse: bool = false, with_index: bool = false, only_index: bool = false)
 }
 
@@ -121,6 +131,17 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes differ along another axis than the last.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> limits = nn.NdArray.from_numpy_array([1.0, 3.0, 5.0])
+    ///     >>> x = nn.NdArray.from_numpy_array([0.0, 3.0, 9.0])
+    ///     >>> F.searchsorted(limits, x).data
+    ///     array([0, 1, 3])
+    ///     >>> F.searchsorted(limits, x, right=True).data
+    ///     array([0, 2, 3])
+    /// ```
     SearchSorted = searchsorted(sorted_sequence, values; right: bool = false)
 }
 

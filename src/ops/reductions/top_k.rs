@@ -33,6 +33,15 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ArgumentError: If `k` is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[4.0, 1.0, 3.0], [2.0, 5.0, 6.0]])
+    ///     >>> F.top_k_data(x, 2).data
+    ///     array([[4., 3.],
+    ///            [6., 5.]], dtype=float32)
+    /// ```
     TopKData = top_k_data(x; k: i64, abs: bool = false, reduce: bool = true, base_axis: i64 = 1, largest: bool = true,
         with_index: bool = false)
 }
@@ -52,6 +61,17 @@ op! {
     /// Raises:
     ///     AxisError: If `x` has no such axis.
     ///     ArgumentError: If `k` is out of range.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.Variable.from_numpy_array([[1.0, 2.0, 3.0]], need_grad=True)
+    ///     >>> y = F.top_k_grad(x, 1)
+    ///     >>> y.forward()
+    ///     >>> y.backward(nn.NdArray.from_numpy_array([[0.5, 0.9, 0.1]]))
+    ///     >>> x.g
+    ///     array([[0. , 0.9, 0. ]], dtype=float32)
+    /// ```
     TopKGrad = top_k_grad(x; k: i64, abs: bool = false, base_axis: i64 = 1)
 }
 
@@ -81,6 +101,7 @@ only_in_gradients! {
 }
 
 impl TopKData {
+    /// The elements to choose.
     fn choice(&self) -> Choice {
         Choice { k: self.k as usize, abs: self.abs, largest: self.largest }
     }

@@ -16,6 +16,14 @@ op! {
     ///
     /// Returns:
     ///     A scalar.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.reduce_sum(x).data
+    ///     array(10., dtype=float32)
+    /// ```
     ReduceSum = reduce_sum(x)
 }
 
@@ -27,6 +35,14 @@ op! {
     ///
     /// Returns:
     ///     A scalar.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[1.0, 2.0], [3.0, 4.0]])
+    ///     >>> F.reduce_mean(x).data
+    ///     array(2.5, dtype=float32)
+    /// ```
     ReduceMean = reduce_mean(x)
 }
 

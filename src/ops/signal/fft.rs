@@ -27,6 +27,14 @@ op! {
     ///
     /// Source:
     ///     Cooley and Tukey, 1965, implemented by `rustfft`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])  # an impulse
+    ///     >>> F.fft(x, 1).data[..., 0]  # real parts
+    ///     array([[1., 1., 1., 1.]], dtype=float32)
+    /// ```
     FFT = fft(x; signal_ndim: i64, normalized: bool = false)
 }
 
@@ -49,6 +57,14 @@ op! {
     ///
     /// Source:
     ///     Cooley and Tukey, 1965, implemented by `rustfft`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[4.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]])
+    ///     >>> F.ifft(x, 1).data[..., 0]
+    ///     array([[1., 1., 1., 1.]], dtype=float32)
+    /// ```
     IFFT = ifft(x; signal_ndim: i64, normalized: bool = false)
 }
 

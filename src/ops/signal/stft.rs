@@ -30,6 +30,17 @@ op! {
     /// Raises:
     ///     ArgumentError: If a size is out of range or a mode has another name.
     ///     ShapeError: If `x` has not two axes, or its signals are too short.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.sin(2 * np.pi * np.arange(64) / 8)[None])
+    ///     >>> real, imaginary = F.stft(x, window_size=16, stride=8, fft_size=16)
+    ///     >>> real.shape
+    ///     (1, 9, 9)
+    ///     >>> np.hypot(real.data, imaginary.data)[0, :, 4].argmax().item()  # 2 periods in a frame
+    ///     2
+    /// ```
     STFT = stft(x; window_size: i64, stride: i64, fft_size: i64, window_type: String = "hanning", center: bool = true,
         pad_mode: String = "reflect", as_istft_backward: bool = false)
 }
@@ -55,6 +66,16 @@ op! {
     ///     ArgumentError: If a size is out of range or a mode has another name.
     ///     ShapeError: If the inputs differ in shape, or have the wrong number of frequencies.
     ///     ValueError: If some samples are in no window.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.sin(np.arange(64.0))[None])
+    ///     >>> frames = F.stft(x, window_size=16, stride=8, fft_size=16)
+    ///     >>> y = F.istft(*frames, window_size=16, stride=8, fft_size=16)
+    ///     >>> np.allclose(y.data, x.data, atol=1e-5)
+    ///     True
+    /// ```
     ISTFT = istft(y_r, y_i; window_size: i64, stride: i64, fft_size: i64, window_type: String = "hanning",
         center: bool = true, pad_mode: String = "reflect", as_stft_backward: bool = false)
 }
@@ -79,6 +100,7 @@ op! {
 }
 
 impl STFT {
+    /// Checks the arguments. Returns the frames of the transform.
     fn frames(&self) -> Result<Frames> {
         let sizes = [self.window_size, self.stride, self.fft_size];
         Frames::new("stft", sizes, &self.window_type, self.center, &self.pad_mode, self.as_istft_backward)
@@ -218,6 +240,7 @@ synthesis!(ISTFT, "istft", |_: &Self| None);
 synthesis!(StftBack, "stft_back", |op: &Self| Some(op.samples as usize));
 
 impl ISTFT {
+    /// Checks the arguments. Returns the frames of the transform.
     fn frames(&self) -> Result<Frames> {
         let sizes = [self.window_size, self.stride, self.fft_size];
         Frames::new("istft", sizes, &self.window_type, self.center, &self.pad_mode, !self.as_stft_backward)
@@ -242,6 +265,7 @@ impl StftBack {
         std::array::from_fn(|i| self.back.get(i).copied().unwrap_or(0))
     }
 
+    /// Checks the arguments. Returns the frames of the transform.
     fn frames(&self) -> Result<Frames> {
         Frames::new("stft_back", self.sizes(), &self.window_type, self.center, &self.pad_mode, self.inverse)
     }

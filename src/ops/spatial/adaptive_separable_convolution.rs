@@ -27,6 +27,16 @@ op! {
     ///
     /// Source:
     ///     Niklaus, Mai and Liu, Video Frame Interpolation via Adaptive Separable Convolution, 2017, arXiv:1708.01692.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0, 3.0]]]])
+    ///     >>> vertical = nn.NdArray.from_numpy_array(np.ones((1, 1, 1, 3)))
+    ///     >>> horizontal = nn.NdArray.from_numpy_array(np.ones((1, 2, 1, 3)))
+    ///     >>> F.adaptive_separable_convolution(x, vertical, horizontal).data
+    ///     array([[[[3., 5.]]]], dtype=float32)
+    /// ```
     AdaptiveSeparableConvolution = adaptive_separable_convolution(x, vertical_kernel, horizontal_kernel)
 }
 
@@ -42,6 +52,7 @@ struct Sizes {
     places: [[usize; 2]; 2],
 }
 
+/// Checks the shapes and returns the sizes.
 fn sizes(x: &Shape, v: &Shape, u: &Shape) -> Result<Sizes> {
     let fail = |expected: &str| Err(Error::shape("adaptive_separable_convolution", expected, [x, v, u]));
     if [x, v, u].iter().any(|s| s.ndim() != 4) || v[0] != x[0] || u[0] != x[0] {

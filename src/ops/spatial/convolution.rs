@@ -38,6 +38,17 @@ op! {
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 3.0, 4.0]]])  # one example, one channel
+    ///     >>> w = nn.NdArray.from_numpy_array([[[1.0, 1.0, 1.0]]])  # one map, one channel, a kernel of 3
+    ///     >>> F.convolution(x, w).data
+    ///     array([[[6., 9.]]], dtype=float32)
+    ///     >>> F.convolution(x, w, pad=(1,), stride=(2,)).data
+    ///     array([[[3., 9.]]], dtype=float32)
+    /// ```
     Convolution = convolution(x, weight, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,

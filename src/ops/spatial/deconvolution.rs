@@ -37,6 +37,17 @@ op! {
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[[1.0, 1.0, 1.0]]])
+    ///     >>> F.deconvolution(x, w).data
+    ///     array([[[1., 3., 3., 2.]]], dtype=float32)
+    ///     >>> F.deconvolution(x, w, stride=(2,)).data
+    ///     array([[[1., 1., 3., 2., 2.]]], dtype=float32)
+    /// ```
     Deconvolution = deconvolution(x, weight, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,
@@ -51,6 +62,7 @@ op! {
 laid_out!(Deconvolution, output_padding: Option<Vec<i64>>);
 
 impl Deconvolution {
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout().deconvolution(x, w, self.output_padding.as_deref())
     }

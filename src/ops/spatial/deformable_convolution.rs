@@ -54,6 +54,16 @@ op! {
     /// Source:
     ///     Dai et al., Deformable Convolutional Networks, 2017, arXiv:1703.06211; Zhu et al., Deformable ConvNets v2,
     ///     2018, arXiv:1811.11168.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0, 3.0]]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[[[1.0]]]])
+    ///     >>> offset = nn.NdArray.from_numpy_array([[[[0.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]]]])  # height, then width
+    ///     >>> F.deformable_convolution(x, w, offset).data
+    ///     array([[[[1.5, 2.5, 3. ]]]], dtype=float32)
+    /// ```
     DeformableConvolution = deformable_convolution(x, weight, offset, mask: optional, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,
@@ -95,6 +105,7 @@ impl DeformableConvolution {
         }
     }
 
+    /// Checks the shapes. Returns the parts of the computation and the output shape.
     fn parts(&self, x: &Shape, w: &Shape, offset: &Shape) -> Result<(Parts, Shape)> {
         let op = "deformable_convolution";
         if self.channel_last {

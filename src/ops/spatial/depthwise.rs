@@ -32,6 +32,16 @@ op! {
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or the kernel does not fit into the padded input.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]])  # two channels
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 1.0], [10.0, 10.0]])  # a kernel of 2 for each
+    ///     >>> F.depthwise_convolution(x, w).data
+    ///     array([[[  3.,   5.],
+    ///             [ 90., 110.]]], dtype=float32)
+    /// ```
     DepthwiseConvolution = depthwise_convolution(x, weight, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,
@@ -47,6 +57,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseConvolution {
+    /// Checks the shapes. Returns the arguments of an equivalent grouped convolution.
     fn layout(&self, x: &Shape, w: &Shape) -> Result<SpatialLayout<'_>> {
         let op = "depthwise_convolution";
         let base = x.axis(op, self.base_axis)?;
@@ -75,6 +86,7 @@ impl DepthwiseConvolution {
         })
     }
 
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout(x, w)?.convolution(x, &grouped(w))
     }

@@ -33,6 +33,16 @@ op! {
     ///     AxisError: If `x` has no axis `base_axis`.
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If the shapes do not fit together, or `pad` leaves nothing of the output.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[1.0, 1.0], [10.0, 10.0]])
+    ///     >>> F.depthwise_deconvolution(x, w).data
+    ///     array([[[ 1.,  3.,  2.],
+    ///             [30., 70., 40.]]], dtype=float32)
+    /// ```
     DepthwiseDeconvolution = depthwise_deconvolution(x, weight, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,
@@ -48,6 +58,7 @@ fn grouped(w: &Shape) -> Shape {
 }
 
 impl DepthwiseDeconvolution {
+    /// Checks the shapes. Returns the arguments of an equivalent grouped deconvolution.
     fn layout(&self, x: &Shape, w: &Shape) -> Result<SpatialLayout<'_>> {
         let op = "depthwise_deconvolution";
         let base = x.axis(op, self.base_axis)?;
@@ -71,6 +82,7 @@ impl DepthwiseDeconvolution {
         })
     }
 
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout(x, w)?.deconvolution(x, &grouped(w), None)
     }

@@ -31,6 +31,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If both or neither of `scale` and `output_size` are given, `x` has too few axes, a length is
     ///         not positive, or the mode is unknown.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 3.0]]]])
+    ///     >>> F.interpolate(x, scale=(1, 2), mode="nearest").data
+    ///     array([[[[1., 1., 3., 3.]]]], dtype=float32)
+    ///     >>> F.interpolate(x, output_size=(1, 3), mode="linear", align_corners=True).data
+    ///     array([[[[1., 2., 3.]]]], dtype=float32)
+    /// ```
     Interpolate = interpolate(x; scale: Option<Vec<f64>> = None, output_size: Option<Vec<i64>> = None,
         mode: String = "linear", align_corners: bool = false, half_pixel: bool = false,
         half_pixel_for_nn: bool = false, channel_last: bool = false)
@@ -218,6 +228,7 @@ mod tests {
     use crate::ops::Op;
     use crate::ops::testing::{Tensor, check_forward, check_gradient};
 
+    /// An interpolation to these sizes.
     fn interpolate(sizes: &[i64], mode: &str, align_corners: bool, half_pixel: bool, for_nn: bool) -> Op {
         Op::new(Interpolate {
             scale: None,
@@ -231,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_of_each_convention() {
+    fn sampled_positions_follow_each_convention() {
         let x = Tensor::new([1, 3], &[0.0, 1.0, 2.0]);
         let rows: [(&str, bool, bool, bool, [f64; 5]); 6] = [
             ("linear", false, false, false, [0.0, 0.6, 1.2, 1.8, 2.0]),

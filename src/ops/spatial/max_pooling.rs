@@ -33,6 +33,16 @@ op! {
     /// Raises:
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+    ///     >>> F.max_pooling(x, (2,)).data
+    ///     array([[[2., 5.]]], dtype=float32)
+    ///     >>> F.max_pooling(x, (2,), stride=(1,)).data
+    ///     array([[[2., 5., 5.]]], dtype=float32)
+    /// ```
     MaxPooling = max_pooling(x;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,
@@ -60,6 +70,15 @@ op! {
     /// Raises:
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `dy` does not have the shape of the output of `max_pooling`.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+    ///     >>> gy = nn.NdArray.from_numpy_array([[[10.0, 20.0]]])
+    ///     >>> F.max_pooling_backward(gy, x, (2,)).data
+    ///     array([[[ 0., 10., 20.,  0.]]], dtype=float32)
+    /// ```
     MaxPoolingBackward = max_pooling_backward(dy, x;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,

@@ -41,6 +41,16 @@ op! {
     /// Source:
     ///     Karras et al., Analyzing and Improving the Image Quality of StyleGAN, 2020, arXiv:1912.04958, without its
     ///     demodulation.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0], [3.0, 4.0]]])
+    ///     >>> w = nn.NdArray.from_numpy_array([[[1.0], [1.0]]])
+    ///     >>> scale = nn.NdArray.from_numpy_array([[10.0, 1.0]])
+    ///     >>> F.modulated_convolution(x, w, scale).data
+    ///     array([[[13., 24.]]], dtype=float32)
+    /// ```
     ModulatedConvolution = modulated_convolution(x, weight, scale, bias: optional;
         base_axis: i64 = 1,
         pad: Option<Vec<i64>> = None,

@@ -29,6 +29,15 @@ op! {
     ///
     /// Source:
     ///     Redmon and Farhadi, YOLO9000, 2016, arXiv:1612.08242.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> rows = [[0.5, 0.5, 1.0, 1.0, 1.0, 0.75], [0.5, 0.5, 1.0, 0.875, 1.0, 0.5]]
+    ///     >>> boxes = nn.NdArray.from_numpy_array([rows])
+    ///     >>> F.nms_detection2d(boxes).data[..., 5]  # probabilities; the boxes overlap
+    ///     array([[0.75, 0.  ]], dtype=float32)
+    /// ```
     NmsDetection2d = nms_detection2d(x; thresh: f64 = 0.5, nms: f64 = 0.45, nms_per_class: bool = true)
 }
 

@@ -49,6 +49,7 @@ struct ChosenIndices {
 static LAST: Mutex<Option<ChosenIndices>> = Mutex::new(None);
 
 impl ONNXNonMaxSuppression {
+    /// Checks the shape and the arguments.
     fn check(&self, shape: &Shape) -> Result<()> {
         if shape.ndim() != 3 || shape[2] < 4 {
             return Err(Error::shape(OP, "boxes and scores of shape (n, boxes, 4 + classes)", [shape]));
@@ -67,6 +68,7 @@ impl ONNXNonMaxSuppression {
         Ok(())
     }
 
+    /// The arguments, for comparison.
     fn arguments(&self) -> (i64, i64, f64, f64) {
         let Self { center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold } = *self;
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
@@ -91,6 +93,7 @@ impl ONNXNonMaxSuppression {
         }
     }
 
+    /// The suppression with the arguments and a least score.
     fn suppression<S: Score>(&self, least: S) -> Suppression<S> {
         Suppression { most: self.max_output_boxes_per_class as usize, share: self.iou_threshold, least }
     }

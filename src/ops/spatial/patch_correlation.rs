@@ -62,6 +62,7 @@ impl Axis {
 }
 
 impl PatchCorrelation {
+    /// Checks shapes and arguments. Returns the geometry along each axis.
     fn axes(&self, x: &Shape, other: &Shape) -> Result<[Axis; 2]> {
         let op = "patch_correlation";
         if x.ndim() != 4 || x != other {

@@ -43,6 +43,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+    ///     >>> F.average_pooling(x, (2,)).data
+    ///     array([[[1.5, 4. ]]], dtype=float32)
+    /// ```
     AveragePooling = average_pooling(x;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,
@@ -78,6 +86,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If an argument does not have one number for each spatial axis, or a number is out of range.
     ///     ShapeError: If `x` has too few axes, or no window fits.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0, 5.0, 3.0]]])
+    ///     >>> F.sum_pooling(x, (2,)).data
+    ///     array([[[3., 8.]]], dtype=float32)
+    /// ```
     SumPooling = sum_pooling(x;
         kernel: Vec<i64>,
         stride: Option<Vec<i64>> = None,
@@ -124,6 +140,7 @@ op! {
 pools!(AveragePooling SumPooling PoolingDataGrad);
 
 impl PoolingDataGrad {
+    /// The number that a sum is divided by.
     fn divisor(&self) -> Divisor {
         match (self.average, self.including_pad) {
             (false, _) => Divisor::One,
@@ -220,6 +237,14 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If `x` has fewer than two axes, or no elements to average.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0], [3.0, 4.0]]]])
+    ///     >>> F.global_average_pooling(x).data
+    ///     array([[[[2.5]]]], dtype=float32)
+    /// ```
     GlobalAveragePooling = global_average_pooling(x)
 }
 
@@ -282,6 +307,14 @@ op! {
     /// Raises:
     ///     ArgumentError: If `kernel` is empty or holds a number below one.
     ///     ShapeError: If `x` has too few axes.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[1.0, 2.0]]])
+    ///     >>> F.unpooling(x, (2,)).data
+    ///     array([[[1., 1., 2., 2.]]], dtype=float32)
+    /// ```
     Unpooling = unpooling(x; kernel: Vec<i64>, channel_last: bool = false)
 }
 

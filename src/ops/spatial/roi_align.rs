@@ -37,6 +37,16 @@ op! {
     ///
     /// Source:
     ///     He et al., Mask R-CNN, 2017, arXiv:1703.06870.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array(np.arange(16.0).reshape(1, 1, 4, 4))
+    ///     >>> boxes = nn.NdArray.from_numpy_array([[0, 0, 0, 4, 4]])  # number of the image, then two corners
+    ///     >>> F.roi_align(x, boxes, (2, 2)).data
+    ///     array([[[[ 2.5,  4.5],
+    ///              [10.5, 12.5]]]], dtype=float32)
+    /// ```
     RoiAlign = roi_align(input, boxes; output_size: Vec<i64>, spatial_scale: Vec<f64> = [1.0, 1.0],
         sampling_ratio: i64 = -1, channel_last: bool = false)
 }
@@ -71,6 +81,7 @@ struct RoiLookup {
 const MOST_POINTS: f64 = 65536.0;
 
 impl RoiAlign {
+    /// Checks shapes and arguments. Returns the sizes.
     fn sizes(&self, x: &Shape, boxes: &Shape) -> Result<RoiSizes> {
         let op = "roi_align";
         if x.ndim() != 4 || boxes.ndim() != 2 || boxes[1] != 5 {

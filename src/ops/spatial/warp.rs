@@ -36,6 +36,15 @@ op! {
     ///
     /// Source:
     ///     Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> identity = nn.NdArray.from_numpy_array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    ///     >>> F.affine_grid(identity, (2, 2), align_corners=True).data[0, 0]  # x and y of the first row
+    ///     array([[-1., -1.],
+    ///            [ 1., -1.]], dtype=float32)
+    /// ```
     AffineGrid = affine_grid(theta; size: Vec<i64>, align_corners: bool = false)
 }
 
@@ -63,6 +72,15 @@ op! {
     ///
     /// Source:
     ///     Jaderberg et al., Spatial Transformer Networks, 2015, arXiv:1506.02025.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0], [3.0, 4.0]]]])
+    ///     >>> grid = nn.NdArray.from_numpy_array([[[[0.0, 0.0], [1.0, -1.0]]]])  # the centre, a corner
+    ///     >>> F.warp_by_grid(x, grid, align_corners=True).data
+    ///     array([[[[2.5, 2. ]]]], dtype=float32)
+    /// ```
     WarpByGrid = warp_by_grid(x, grid; mode: String = "linear", padding_mode: String = "zero",
         align_corners: bool = false, channel_last: bool = false)
 }
@@ -80,6 +98,15 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the shapes do not fit together.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import kinnor as nn, kinnor.functions as F
+    ///     >>> x = nn.NdArray.from_numpy_array([[[[1.0, 2.0, 4.0]]]])
+    ///     >>> flow = nn.NdArray.from_numpy_array([[[[1.0, 0.5, 0.0]], [[0.0, 0.0, 0.0]]]])
+    ///     >>> F.warp_by_flow(x, flow).data
+    ///     array([[[[2., 3., 4.]]]], dtype=float32)
+    /// ```
     WarpByFlow = warp_by_flow(data, flow)
 }
 
@@ -322,6 +349,7 @@ impl ByKernel for WarpByGrid {
 }
 
 impl WarpByFlow {
+    /// Checks the shapes. Returns how points are sampled.
     fn sizes(x: &Shape, flow: &Shape) -> Result<(Sampling, Lookup)> {
         let fits =
             x.ndim() == 4 && flow.ndim() == 4 && flow[0] == x[0] && flow[1] == 2 && flow[2..] == x[2..];

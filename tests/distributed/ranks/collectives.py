@@ -111,8 +111,8 @@ weight = np.random.default_rng(4).standard_normal(batch.shape).astype(np.float32
 mine = slice(4 * rank, 4 * rank + 4)
 
 
-def leaf(values, need_grad=True):
-    """Returns a leaf with these values."""
+def variable_of(values, need_grad=True):
+    """Returns a variable of these values, with gradients unless `need_grad` is false."""
     return nn.Variable.from_numpy_array(np.asarray(values, np.float32), need_grad=need_grad)
 
 
@@ -120,8 +120,8 @@ def normalized(x, weight, function, *more):
     """Runs a batch normalization forward and backward. Returns its output, gradients and running statistics."""
     shape = (1, 3, 1, 1)
     rng = np.random.default_rng(5)
-    beta, gamma = leaf(rng.standard_normal(shape)), leaf(rng.standard_normal(shape))
-    running = [leaf(np.zeros(shape), False), leaf(np.ones(shape), False)]
+    beta, gamma = variable_of(rng.standard_normal(shape)), variable_of(rng.standard_normal(shape))
+    running = [variable_of(np.zeros(shape), False), variable_of(np.ones(shape), False)]
     y = function(x, beta, gamma, *running, *more)
     loss = F.sum(y * nn.Variable.from_numpy_array(weight))
     loss.forward()
@@ -130,8 +130,8 @@ def normalized(x, weight, function, *more):
     return y.d, x.g, beta.g, gamma.g, running[0].d, running[1].d
 
 
-one = normalized(leaf(batch), weight, F.batch_normalization)
-several = normalized(leaf(batch[mine]), weight[mine], CF.sync_batch_normalization, comm)
+one = normalized(variable_of(batch), weight, F.batch_normalization)
+several = normalized(variable_of(batch[mine]), weight[mine], CF.sync_batch_normalization, comm)
 for n, (a, b) in enumerate(zip(one, several, strict=True)):
     if n in (2, 3):
         summed = nn.NdArray.from_numpy_array(b)
@@ -148,7 +148,7 @@ for shape in ((2 * size, 37), (size, 3, 64), (size, 1)):
         lambda x: F.randint(0, 1000, shape=x.shape) + 0 * x,
     ):
         rows = shape[0] // size
-        whole, part = leaf(np.ones(shape)), leaf(np.ones((rows, *shape[1:])))
+        whole, part = variable_of(np.ones(shape)), variable_of(np.ones((rows, *shape[1:])))
         results = []
         for x in (whole, part):
             nn.seed(11)

@@ -104,6 +104,7 @@ class Digraph:
         return str(picture)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        """Returns the source, and a drawing if the program `dot` is installed, for notebooks."""
         if not dot.is_there():
             return {"text/plain": self.source}
         return {"text/plain": self.source, "image/svg+xml": self.pipe("svg").decode()}

@@ -128,6 +128,7 @@ def profile(
 
     @functools.wraps(fn)
     def watched(*args: Any, **kwargs: Any) -> Any:
+        """Calls the function through the profiler."""
         return profiler(*args, **kwargs)
 
     watched.profiler = profiler  # type: ignore[attr-defined]

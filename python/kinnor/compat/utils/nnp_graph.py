@@ -348,18 +348,23 @@ class NnpNetworkPass:
     # --- Methods called by user-defined loaders, under NNabla's names. Their nodes have the same attributes.
 
     def _apply_generate_variable(self, v: Any) -> Any:
+        """Applies the callback for variables."""
         return self.generate_variable(v)
 
     def _apply_generate_function_by_type(self, f: Any) -> Any:
+        """Applies the callback for the type of a function, or returns the function."""
         return self._functions[key](f) if (key := ("type", f.proto.type)) in self._functions else f
 
     def _apply_generate_function_by_name(self, f: Any) -> Any:
+        """Applies the callback for the name of a function, or returns the function."""
         return self._functions[key](f) if (key := ("name", f.name)) in self._functions else f
 
     def _apply_function_pass_by_type(self, f: Any, variables: Any, param_scope: Any) -> None:
+        """Applies the pass for the type of a function, if there is one."""
         self._pass(("type", f.proto.type), f, variables, param_scope)
 
     def _apply_function_pass_by_name(self, f: Any, variables: Any, param_scope: Any) -> None:
+        """Applies the pass for the name of a function, if there is one."""
         self._pass(("name", f.name), f, variables, param_scope)
 
     def _pass(self, key: tuple[str, str], f: Any, variables: Any, param_scope: Any) -> None:
@@ -368,6 +373,7 @@ class NnpNetworkPass:
             self._passes[key](f, variables, param_scope)
 
     def _apply_use_up_to(self, variables: list[Any]) -> None:
+        """Stops at the variables at which the user wants the network to end."""
         self.stop_at(variables)
 
 
@@ -375,6 +381,7 @@ def _noted(callbacks: dict[Any, Any], key: object) -> Callable[[Any], Any]:
     """Decorate a callback: register it under a key, replacing an earlier one."""
 
     def note(callback: Any) -> Any:
+        """Registers the callback under the key and returns it."""
         callbacks[key] = callback
         return callback
 

@@ -7,14 +7,17 @@ use crate::Error;
 use crate::graph::autodiff::{self, DifferentiateOptions, Root};
 use crate::graph::{BackwardOptions, Edge, ForwardOptions, Function, Variable, apply, arena, forward_all};
 
+/// Applies an operation without arguments and returns its first output.
 fn one(name: &str, x: &[&Variable]) -> Variable {
     apply(name, x, &[]).expect("builds").remove(0)
 }
 
+/// A variable of three values that requires a gradient.
 fn leaf() -> Variable {
     Variable::from_values([3], &[0.1, 0.2, 0.3]).expect("fits").with_need_grad(true)
 }
 
+/// Runs forward and backward, with memory freed on the way if `clear`.
 fn step(y: &Variable, clear: bool) {
     y.forward(&ForwardOptions { clear_no_need_grad: clear, ..Default::default() }).expect("runs");
     y.backward(&BackwardOptions { clear_buffer: clear, ..Default::default() }).expect("runs");
@@ -45,7 +48,7 @@ fn a_run_within_a_run_is_refused_cold_and_warm() {
 }
 
 #[test]
-fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
+fn a_caught_panic_is_an_error_and_unlocks_the_graph() {
     let (x, n) = (leaf(), std::cell::Cell::new(0));
     let y = one("sin", &[&one("exp", &[&x])]);
     y.grad().storage.fill(5.0).expect("has room");
@@ -79,7 +82,7 @@ fn a_panic_is_an_error_and_leaves_the_graph_at_rest() {
 
 /// The detach callback panics after the run, and only the test catches the panic.
 #[test]
-fn a_panic_that_nobody_catches_leaves_the_graph_at_rest() {
+fn an_uncaught_panic_unlocks_the_graph() {
     let x = Variable::new([1 << 15]).expect("fits").with_need_grad(true);
     x.data().storage.fill(0.5).expect("has room");
     let y = one("sin", &[&one("exp", &[&x])]);
@@ -118,7 +121,7 @@ fn a_panic_that_nobody_catches_leaves_the_graph_at_rest() {
 }
 
 #[test]
-fn what_dies_or_runs_during_a_run_changes_nothing() {
+fn graphs_that_are_freed_or_run_in_a_hook_do_not_disturb_the_run() {
     let y = one("sin", &[&one("exp", &[&leaf()])]);
     step(&y, false);
     for _ in 0..3 {
@@ -137,7 +140,7 @@ fn what_dies_or_runs_during_a_run_changes_nothing() {
 }
 
 #[test]
-fn a_loss_that_waits_keeps_the_trunk() {
+fn a_second_loss_keeps_the_values_of_the_shared_trunk() {
     let x = leaf();
     let trunk = one("exp", &[&x]);
     let (a, b) = (one("sin", &[&trunk]), one("cos", &[&trunk]));

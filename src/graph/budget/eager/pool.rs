@@ -60,6 +60,7 @@ pub(crate) struct Pins(HashMap<*const Storage, u32>);
 unsafe impl Send for Pins {}
 
 impl Pins {
+    /// Pins a storage, so that it is not evicted. Pins are counted.
     pub(crate) fn add(&mut self, storage: &Arc<Storage>) {
         *self.0.entry(Arc::as_ptr(storage)).or_default() += 1;
     }
@@ -75,15 +76,18 @@ impl Pins {
         last
     }
 
+    /// Removes all pins.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
+    /// True if the storage is pinned.
     fn contains(&self, storage: &Arc<Storage>) -> bool {
         self.0.contains_key(&Arc::as_ptr(storage))
     }
 }
 
+/// The values that may be evicted to stay within a limit of bytes.
 pub(crate) struct PoolState {
     pub(crate) limit: usize,
     account: Arc<Account>,
@@ -311,6 +315,8 @@ impl PoolState {
         }
     }
 
+    /// Evicts a value: clears its memory, and adds the cost of recomputing it to its neighbours. False if it is
+    /// unknown.
     fn give_up(&mut self, a: &Arena, key: ValueId) -> bool {
         let Some(value) = self.values.remove(&key) else { return false };
         let cleared = value.storage.upgrade().is_some_and(|s| s.clear(true).is_ok());

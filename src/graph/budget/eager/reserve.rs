@@ -27,6 +27,7 @@ use crate::graph::step::{formula, prepare};
 use crate::ops::{Op, Shapes};
 use crate::{Error, Result};
 
+/// The error if a budget is too small for an operation.
 fn too_much(op: &Op, got: usize, needed: usize, what: &str) -> Error {
     Error::BudgetFor { needed, got, by: format!("{what}{}", op.name()) }
 }
@@ -157,6 +158,7 @@ struct Rerun {
 }
 
 impl Rerun {
+    /// Locks the functions that recompute these values, and pins what they read.
     fn make(a: &mut Arena, wanted: &[Ix], pins: &mut Pins) -> Result<Self> {
         let functions = to_restore(a, wanted);
         let taken = a.idle(&functions);
@@ -191,6 +193,7 @@ fn restore(pool: &Arc<EvictionPool>, wanted: &[Ix], pins: &mut Pins, now: u64) -
     rerun.functions.iter().try_for_each(|f| run_again(pool, *f, pins, now))
 }
 
+/// Runs a function again after making space for its outputs within the budget.
 fn run_again(pool: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Result<()> {
     let mut step = arena::with(|a| -> Result<ForwardStep> {
         order::check_shapes(a, f, "recomputation")?;
@@ -344,6 +347,7 @@ impl Variable {
         pool.map_or(Ok(false), |pool| restore_one(&pool, v).map(|()| true))
     }
 
+    /// Describes which input or state changed since the function ran, or else the function.
     fn describe_change(&self, f: Ix) -> String {
         let changed = arena::with(|a| score::change_since_run(a, f));
         changed.map_or_else(|| self.describe(), |which| which.describe(f))

@@ -162,6 +162,7 @@ impl StepModel {
         all
     }
 
+    /// The number of the block of memory of a storage, which is added if it is new.
     fn block(&mut self, numbers: &mut Numbers, storage: &Arc<Storage>, tensor: Ix, is_grad: bool) -> u32 {
         *numbers.blocks.entry(Arc::as_ptr(storage)).or_insert_with(|| {
             let storage = Arc::clone(storage);
@@ -181,6 +182,7 @@ impl StepModel {
         (Touch { block, dtype, write }, temporary)
     }
 
+    /// The number of the value of a variable, which is added if it is new.
     fn value(&mut self, a: &Arena, numbers: &mut Numbers, v: Ix, slot: &Operand) -> u32 {
         let known = (v != NONE).then(|| numbers.values.get(&v).copied()).flatten();
         known.unwrap_or_else(|| {
@@ -210,6 +212,7 @@ impl StepModel {
         })
     }
 
+    /// Adds a step of the forward run.
     fn add_forward(&mut self, a: &Arena, numbers: &mut Numbers, f: Ix, step: &ForwardStep) {
         let at = self.forward.len() as u32;
         let (facts, need_grad, n) = (a.facts(f), a.passes_gradients(f), step.x.len());
@@ -251,6 +254,7 @@ impl StepModel {
         self.forward.push(act);
     }
 
+    /// Adds the steps of the backward run.
     fn add_backward(&mut self, a: &Arena, numbers: &mut Numbers, plan: &BackwardPlan, runs: &[BackwardPlan]) {
         let mut acts = Vec::with_capacity(plan.order.len());
         for (f, step) in plan.order.iter().zip(&plan.steps) {

@@ -83,6 +83,7 @@ pub(crate) struct CheckpointSearch<'a> {
 }
 
 impl<'a> CheckpointSearch<'a> {
+    /// A search over the values of a step that may be dropped.
     pub(crate) fn new(rehearsal: &'a StepModel) -> Self {
         let n = rehearsal.forward.len();
         let mut open: Vec<u32> = (0..rehearsal.values.len() as u32).collect();
@@ -109,6 +110,7 @@ impl<'a> CheckpointSearch<'a> {
         }
     }
 
+    /// Simulates a step in which these values are dropped.
     fn judge(&self, drop: Vec<bool>) -> DropChoice {
         DropChoice { outcome: self.rehearsal.play(&drop), drop }
     }
@@ -261,6 +263,7 @@ mod tests {
     /// Bytes of a value of a chain.
     const SIZE: usize = 4 * 1000;
 
+    /// A chain of elementwise operations on 1,000 elements.
     fn chain(names: &[&str]) -> Variable {
         let x = Variable::new([1000]).expect("a shape").with_need_grad(true);
         let mut h = x;
@@ -270,6 +273,7 @@ mod tests {
         h
     }
 
+    /// The least budget in bytes, which the error of a refused budget names.
     fn least(y: &Variable) -> usize {
         match report(y, Some(0), false) {
             Err(Error::Budget { least, .. }) => least,
@@ -277,6 +281,7 @@ mod tests {
         }
     }
 
+    /// The report of a step within a budget that suffices.
     fn within(y: &Variable, bytes: usize) -> Report {
         report(y, Some(bytes), false).expect("within reach")
     }
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_to_do_does() {
+    fn the_least_budget_suffices_and_a_byte_less_does_not() {
         for n in [1, 2, 3, 7, 30] {
             let y = chain(&vec!["sin"; n]);
             let least = least(&y);
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_gradient_reads_is_dropped_first() {
+    fn values_that_no_gradient_reads_are_dropped_first() {
         // The gradient of `sin` reads only its input, the gradient of `identity` reads nothing.
         let y = chain(&["sin", "identity", "identity", "sin"]);
         let report = within(&y, least(&y).max(report(&y, None, false).expect("runs").peak_clearing));
@@ -319,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_go_where_little_crosses() {
+    fn checkpoints_are_put_between_blocks_where_few_bytes_cross() {
         // Wide inside each block, narrow between blocks.
         let mut h = Variable::new([1000]).expect("a shape").with_need_grad(true);
         for _ in 0..9 {
@@ -341,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_user_stay_and_hold() {
+    fn recompute_flags_of_users_are_respected_and_unchanged() {
         let y = chain(&["tanh"; 5]);
         let mut v = y.clone();
         for _ in 0..2 {

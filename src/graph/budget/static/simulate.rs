@@ -73,6 +73,7 @@ struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
+    /// The state before a step: only lasting values are in memory.
     fn new(all: &'a StepModel) -> Self {
         let held = all
             .blocks
@@ -109,6 +110,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// Bytes of a block now: its elements and its copies in other types.
     fn bytes(&self, block: u32) -> usize {
         let SimulatedValue { head, casts, .. } = self.held[block as usize];
         let casts = DType::ALL.into_iter().filter(|d| casts >> *d as u16 & 1 == 1);
@@ -116,16 +118,19 @@ impl<'a> Simulation<'a> {
             * head.into_iter().chain(casts).map(DType::size).sum::<usize>()
     }
 
+    /// Changes a block and keeps the sum of live bytes.
     fn change(&mut self, block: u32, change: impl FnOnce(&mut SimulatedValue)) {
         self.live -= self.bytes(block);
         change(&mut self.held[block as usize]);
         self.live += self.bytes(block);
     }
 
+    /// Clears a block.
     fn clear(&mut self, block: u32) {
         self.change(block, |held| *held = SimulatedValue { cleared: true, ..SimulatedValue::default() });
     }
 
+    /// Runs a step: its arrays come into memory in these types, and the peak grows if they need more.
     fn step(&mut self, touches: &[Touch], temporary: usize) {
         for Touch { block, dtype, write } in touches.iter().copied() {
             let held = self.held[block as usize];
@@ -141,6 +146,7 @@ impl<'a> Simulation<'a> {
         self.outcome.peak = self.outcome.peak.max(self.live + temporary);
     }
 
+    /// True if the value was cleared.
     fn is_cleared(&self, v: u32) -> bool {
         self.held[self.all.values[v as usize].block as usize].cleared
     }

@@ -62,6 +62,7 @@ struct Placed {
 }
 
 impl Placed {
+    /// This step with places replaced by their numbers in the pass.
     fn numbered(self, planner: &Planner, double: bool) -> Option<BackwardPassCall> {
         let number = |place: Option<Location>| place.map_or(NOTHING, |place| planner.number(place));
         Some(BackwardPassCall {
@@ -115,6 +116,7 @@ impl FusedBackward {
         found.into_iter().filter_map(|range| Self::plan(steps, clears, range)).collect()
     }
 
+    /// Fuses a range of backward steps, if that is possible.
     fn plan(steps: &[BackwardStep], clears: &[Release], range: Range<usize>) -> Option<Self> {
         let from = clears.partition_point(|c| (c.step as usize) < range.start);
         let to = clears.partition_point(|c| (c.step as usize) < range.end);
@@ -245,6 +247,7 @@ impl FusedBackward {
 }
 
 impl BackwardPassCall {
+    /// Runs this step on a tile of `n` elements. `adds` tells which found gradients are added to.
     #[inline(always)]
     fn run(&self, tile: TileRange<'_>, adds: &[bool], n: usize) {
         let adds = |i: usize| match self.fate[i] {

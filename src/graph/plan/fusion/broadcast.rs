@@ -66,6 +66,7 @@ impl BroadcastCycle {
         }
     }
 
+    /// Copies the elements that positions from `start` on are paired with.
     fn gather_as<T: Copy>(self, from: &[T], to: &mut [T], start: usize) {
         let (Cycle { period, together }, n) = (self.0, to.len());
         if period == 1 {
@@ -96,7 +97,7 @@ mod tests {
     use crate::array::Shape;
 
     #[test]
-    fn pieces_are_what_the_whole_meets() {
+    fn pieces_of_a_broadcast_equal_the_whole() {
         let cases: [(&[usize], &[usize]); 8] = [
             (&[], &[2, 3]),
             (&[1], &[7]),

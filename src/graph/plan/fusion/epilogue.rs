@@ -50,6 +50,7 @@ impl EpilogueChain {
         found
     }
 
+    /// The steps of an epilogue, and the storages that are cleared after them and not made by them.
     fn new(steps: &[ForwardStep], clears: &[(u32, u32)], range: Range<usize>) -> Self {
         let at = |n: usize| clears.partition_point(|(step, _)| (*step as usize) < n);
         let between = &steps[range.start..range.end - 1];

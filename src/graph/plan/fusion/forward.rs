@@ -173,6 +173,7 @@ impl FusedForward {
         Ok(true)
     }
 
+    /// Runs all steps of the pass, tile by tile, and sets the fingerprints of their outputs.
     fn pass(arrays: &Arrays, calls: &[ForwardPassCall], fingerprints: &mut [VersionedFingerprint]) {
         if arrays.is_one_tile() {
             // Fingerprints are computed while the processor waits for memory.
@@ -209,6 +210,7 @@ impl ForwardPassCall {
         };
     }
 
+    /// Runs this step on a tile of `n` elements.
     #[inline(always)]
     fn run(&self, tile: TileRange<'_>, n: usize) {
         let part =

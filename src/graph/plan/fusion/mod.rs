@@ -66,6 +66,7 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
+    /// The place of a storage in the pass, if it has one.
     fn find(&self, storage: &Arc<Storage>) -> Option<Location> {
         self.places.get(&Arc::as_ptr(storage)).copied()
     }

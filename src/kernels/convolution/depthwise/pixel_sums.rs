@@ -121,7 +121,7 @@ pub(in crate::kernels) struct PixelDots<'a, T> {
 }
 
 impl<T: Float> PixelDots<'_, T> {
-    /// Adds the products.
+    /// Adds the products of gradients and pixels to the sum of each tap.
     ///
     /// # Safety
     /// As [`PixelSum::run`].

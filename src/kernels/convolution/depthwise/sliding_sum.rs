@@ -51,6 +51,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Chooses the code for the number of rows of the block of taps.
     #[inline(always)]
     unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self) {
         // SAFETY: as above.
@@ -64,6 +65,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Chooses the code for the number of columns of the block of taps.
     #[inline(always)]
     unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self) {
         // SAFETY: as above.
@@ -78,6 +80,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Sums a block of `R` x `C` taps for all planes, a register of columns at a time.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(&self) {
         let (plane, w) = self.sees;
@@ -103,6 +106,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Sums the taps for one register of columns and all rows of outputs.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)] // counts from the compiler, so that sums stay in registers
     unsafe fn rows<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize, const WHOLE: bool>(

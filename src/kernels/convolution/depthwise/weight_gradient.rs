@@ -42,6 +42,7 @@ impl<T: Float> PlaneDots<'_, T> {
         }
     }
 
+    /// Chooses the code for the number of rows of the block of taps.
     #[inline(always)]
     unsafe fn block<V: Vector<T = T>, const STEP: usize>(&self, block: &TapBlock) {
         // SAFETY: as above.
@@ -54,6 +55,7 @@ impl<T: Float> PlaneDots<'_, T> {
         }
     }
 
+    /// Chooses the code for the number of columns of the block of taps.
     #[inline(always)]
     unsafe fn columns<V: Vector<T = T>, const STEP: usize, const R: usize>(&self, block: &TapBlock) {
         // SAFETY: as above.
@@ -67,6 +69,7 @@ impl<T: Float> PlaneDots<'_, T> {
         }
     }
 
+    /// Adds up the gradients of `R` x `C` taps over all images.
     #[inline(always)]
     unsafe fn taps<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(
         &self,
@@ -123,6 +126,7 @@ impl<T: Float> PlaneDots<'_, T> {
         *parts = sums;
     }
 
+    /// Adds the products of `M` rows to the sums of the taps.
     #[inline(always)]
     unsafe fn band<
         V: Vector<T = T>,

@@ -46,6 +46,7 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOf
     Ok(())
 }
 
+/// The weights in the order that the tiles read them, packed unless they have it already.
 fn pack_weights<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfMemory> {
     let (g, taps) = (sum.g, &sum.window().taps);
     let (map, channel, tap) = g.weight_strides();

@@ -90,6 +90,7 @@ unsafe fn tap_rows<T: Float>(
     unsafe { (isa::kernels::<T>().tap_rows)(&order) };
 }
 
+/// Sums a block of positions for some rows of output channels.
 unsafe fn sum_block<T: Float>(
     sum: &Correlation<'_, T>,
     weights: &Weights<T>,

@@ -31,6 +31,7 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T
     });
 }
 
+/// Sums a range of positions of an image for all output channels of a group.
 unsafe fn block<T: Float>(
     sum: &Correlation<'_, T>,
     weights: &Weights<T>,

@@ -185,10 +185,12 @@ impl PlaneLayout {
         }
     }
 
+    /// The number of blocks.
     pub(in super::super) fn blocks(&self) -> usize {
         self.images.parts() * self.rows.parts() * self.columns.parts()
     }
 
+    /// The images, rows and columns of block `i`.
     pub(in super::super) fn block(&self, i: usize) -> PlaneBlock {
         let (rows, columns) = (self.rows.parts(), self.columns.parts());
         PlaneBlock {

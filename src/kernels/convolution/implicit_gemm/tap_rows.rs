@@ -42,6 +42,7 @@ impl<T: Float> TapRows<'_, T> {
         }
     }
 
+    /// Copies the row of pixels that each tap reads.
     #[inline(always)]
     unsafe fn copy<V: Vector<T = T>, const STEP: usize>(&self) {
         let w = self.window;

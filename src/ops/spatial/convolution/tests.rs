@@ -7,6 +7,7 @@ use crate::ops::spatial::depthwise::DepthwiseConvolution;
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 use crate::ops::{Compute, Op};
 
+/// A tensor of sample values by seed.
 fn sample(shape: &[usize], seed: u64) -> Tensor {
     let shape = Shape::from(shape);
     Tensor {
@@ -111,6 +112,7 @@ impl Case {
         y
     }
 
+    /// The convolution in plain loops.
     fn convolution(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Tensor {
         let shape = Shape::from(self.y_shape());
         let mut y = Tensor { data: vec![0.0; shape.size()], shape };
@@ -118,6 +120,7 @@ impl Case {
         self.biased(y, b)
     }
 
+    /// The transposed convolution in plain loops.
     fn deconvolution(&self, x: &Tensor, w: &Tensor, b: Option<&Tensor>) -> Tensor {
         let shape = Shape::from(self.x_shape());
         let mut y = Tensor { data: vec![0.0; shape.size()], shape };
@@ -125,6 +128,7 @@ impl Case {
         self.biased(y, b)
     }
 
+    /// The gradient of the weight in plain loops.
     fn filter_grad(&self, gy: &Tensor, x: &Tensor) -> Tensor {
         let shape = Shape::from(self.w_shape());
         let mut gw = Tensor { data: vec![0.0; shape.size()], shape };
@@ -133,6 +137,7 @@ impl Case {
     }
 }
 
+/// A case: `sizes` are channels, maps and groups; `steps` are padding, stride and dilation.
 fn case(batch: &[usize], sizes: [usize; 3], input: &[usize], kernel: &[usize], steps: [&[i64]; 3]) -> Case {
     let [channels, maps, group] = sizes;
     let [pad, stride, dilation] = steps.map(<[i64]>::to_vec);
@@ -140,6 +145,7 @@ fn case(batch: &[usize], sizes: [usize; 3], input: &[usize], kernel: &[usize], s
     Case { batch, channels, maps, group, input, kernel, pad, stride, dilation }
 }
 
+/// Convolutions of all kinds of arguments.
 fn cases() -> Vec<Case> {
     vec![
         case(&[2], [1, 1, 1], &[1], &[1], [&[0], &[1], &[1]]),
@@ -171,6 +177,7 @@ fn in_both_layouts(f: impl Fn(&Case, bool, &dyn Fn(&Tensor, usize) -> Tensor)) {
     }
 }
 
+/// The operation of a case.
 fn convolution(c: &Case, channel_last: bool) -> Convolution {
     let (pad, stride, dilation) = (Some(c.pad.clone()), Some(c.stride.clone()), Some(c.dilation.clone()));
     let (base_axis, group) = (c.batch.len() as i64, c.group as i64);
@@ -178,7 +185,7 @@ fn convolution(c: &Case, channel_last: bool) -> Convolution {
 }
 
 #[test]
-fn convolution_is_its_sum() {
+fn convolution_equals_its_formula() {
     in_both_layouts(|c, channel_last, laid| {
         let (x, w, b) = (sample(&c.x_shape(), 1), sample(&c.w_shape(), 2), sample(&[c.maps], 3));
         let op = Op::new(convolution(c, channel_last));
@@ -196,7 +203,7 @@ fn convolution_is_its_sum() {
 }
 
 #[test]
-fn the_gradient_by_the_weight_is_its_sum_and_can_be_differentiated() {
+fn the_gradient_by_the_weight_equals_its_formula_and_can_be_differentiated() {
     in_both_layouts(|c, channel_last, laid| {
         let (x, gy) = (sample(&c.x_shape(), 1), sample(&c.y_shape(), 2));
         let (n, gw) = (c.batch.len(), laid(&c.filter_grad(&gy, &x), 1));
@@ -209,7 +216,7 @@ fn the_gradient_by_the_weight_is_its_sum_and_can_be_differentiated() {
 }
 
 #[test]
-fn deconvolution_is_its_sum() {
+fn deconvolution_equals_its_formula() {
     in_both_layouts(|c, channel_last, laid| {
         let (x, w, b) = (sample(&c.y_shape(), 1), sample(&c.w_shape(), 2), sample(&[c.channels], 3));
         let n = c.batch.len();
@@ -232,7 +239,7 @@ fn deconvolution_is_its_sum() {
 }
 
 #[test]
-fn depthwise_convolution_is_its_sum() {
+fn depthwise_convolution_equals_its_formula() {
     for c in cases().into_iter().filter(|c| c.channels == c.group) {
         let (x, w, b) = (sample(&c.x_shape(), 1), sample(&c.w_shape(), 2), sample(&[c.maps], 3));
         let Convolution { base_axis, pad, stride, dilation, .. } = convolution(&c, false);
@@ -276,7 +283,7 @@ fn refused(op: impl Compute, shapes: &[&[usize]], message: &str) {
 }
 
 #[test]
-fn errors_name_what_does_not_fit() {
+fn errors_say_what_was_expected_and_given() {
     let plain = || Convolution {
         base_axis: 1,
         pad: None,

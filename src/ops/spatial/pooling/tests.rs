@@ -8,6 +8,7 @@ use crate::ops::spatial::max_pooling::{MaxPooling, MaxPoolingBackward, MaxPoolin
 use crate::ops::testing::{Tensor, check_forward, check_gradient};
 use crate::ops::{Compute, Op};
 
+/// A tensor of sample values by seed.
 fn sample(shape: &[usize], seed: u64) -> Tensor {
     let shape = Shape::from(shape);
     Tensor {
@@ -108,7 +109,7 @@ fn largest(x: &Tensor, window: &[usize]) -> usize {
 }
 
 #[test]
-fn sums_and_averages_are_what_they_say() {
+fn pooled_sums_and_averages_equal_their_formulas() {
     for c in cases() {
         let x = sample(&c.x, 1);
         let Case { kernel, stride, pad, ignore_border, channel_last, .. } = c.clone();
@@ -166,6 +167,7 @@ fn maxima_are_the_largest_and_their_gradients_go_to_them() {
     }
 }
 
+/// A maximum pooling with stride 1.
 fn max(kernel: &[i64]) -> MaxPooling {
     MaxPooling {
         kernel: kernel.to_vec(),
@@ -228,7 +230,7 @@ fn refused(op: impl Compute, shape: &[usize], message: &str) {
 }
 
 #[test]
-fn errors_name_what_does_not_fit() {
+fn errors_say_what_was_expected_and_given() {
     refused(
         max(&[2, 2]),
         &[4, 4],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from .... import functions as F
 from ...._core import RangeError
@@ -77,7 +77,28 @@ class BatchNormalization(Module):
 _DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}
 
 
-class BatchNorm1d(BatchNormalization):
+class _BatchNormOfAxes(BatchNormalization):
+    """A batch normalization of inputs with `N_DIMS` axes."""
+
+    N_DIMS: ClassVar[int]
+
+    def __init__(
+        self,
+        n_features: int,
+        axes: Sequence[int] = (1,),
+        decay_rate: float = 0.9,
+        eps: float = 1e-5,
+        batch_stat: bool = True,
+        output_stat: bool = False,
+        fix_parameters: bool = False,
+        param_init: Mapping[str, Initializer] | None = None,
+    ) -> None:
+        super().__init__(
+            n_features, self.N_DIMS, axes, decay_rate, eps, batch_stat, output_stat, fix_parameters, param_init
+        )
+
+
+class BatchNorm1d(_BatchNormOfAxes):
     """Batch normalization of inputs of 1 spatial axis: shape (n, channels, length).
 
     Args:
@@ -91,21 +112,10 @@ class BatchNorm1d(BatchNormalization):
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        axes: Sequence[int] = (1,),
-        decay_rate: float = 0.9,
-        eps: float = 1e-5,
-        batch_stat: bool = True,
-        output_stat: bool = False,
-        fix_parameters: bool = False,
-        param_init: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(n_features, 3, axes, decay_rate, eps, batch_stat, output_stat, fix_parameters, param_init)
+    N_DIMS = 3
 
 
-class BatchNorm2d(BatchNormalization):
+class BatchNorm2d(_BatchNormOfAxes):
     """Batch normalization of inputs of 2 spatial axes: shape (n, channels, height, width).
 
     Args:
@@ -119,21 +129,10 @@ class BatchNorm2d(BatchNormalization):
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        axes: Sequence[int] = (1,),
-        decay_rate: float = 0.9,
-        eps: float = 1e-5,
-        batch_stat: bool = True,
-        output_stat: bool = False,
-        fix_parameters: bool = False,
-        param_init: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(n_features, 4, axes, decay_rate, eps, batch_stat, output_stat, fix_parameters, param_init)
+    N_DIMS = 4
 
 
-class BatchNorm3d(BatchNormalization):
+class BatchNorm3d(_BatchNormOfAxes):
     """Batch normalization of inputs of 3 spatial axes: shape (n, channels, depth, height, width).
 
     Args:
@@ -147,15 +146,4 @@ class BatchNorm3d(BatchNormalization):
         param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
     """
 
-    def __init__(
-        self,
-        n_features: int,
-        axes: Sequence[int] = (1,),
-        decay_rate: float = 0.9,
-        eps: float = 1e-5,
-        batch_stat: bool = True,
-        output_stat: bool = False,
-        fix_parameters: bool = False,
-        param_init: Mapping[str, Initializer] | None = None,
-    ) -> None:
-        super().__init__(n_features, 5, axes, decay_rate, eps, batch_stat, output_stat, fix_parameters, param_init)
+    N_DIMS = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .... import functions as F
 from ....initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
@@ -10,7 +10,7 @@ from ....parametric_functions.arguments import multiple, sizes
 from .module import Module, parameter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.random import RandomState
 
@@ -20,7 +20,57 @@ if TYPE_CHECKING:
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvNd", "Convolution"]
 
 
-class Convolution(Module):
+class _Filters(Module):
+    """The arguments and parameters that convolutions and their transposes have in common."""
+
+    FUNCTION: ClassVar[Callable[..., Variable]]
+    IS_TRANSPOSED: ClassVar[bool] = False
+    """True if the filters have the input maps first."""
+
+    def __init__(
+        self,
+        inmaps: int,
+        outmaps: int,
+        kernel: Sequence[int],
+        pad: Sequence[int] | None = None,
+        stride: Sequence[int] | None = None,
+        dilation: Sequence[int] | None = None,
+        group: int = 1,
+        w_init: Initializer | None = None,
+        b_init: Initializer | None = None,
+        base_axis: int = 1,
+        fix_parameters: bool = False,
+        rng: RandomState | None = None,
+        with_bias: bool = True,
+    ) -> None:
+        op = "Deconvolution" if self.IS_TRANSPOSED else "Convolution"
+        inmaps, outmaps = sizes(op, "(inmaps, outmaps)", (inmaps, outmaps))
+        taps = sizes(op, "kernel", kernel)
+        if w_init is None:
+            w_init = UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, taps), rng)
+        if self.IS_TRANSPOSED:
+            maps = (inmaps, multiple(op, "`outmaps`", outmaps, group))
+        else:
+            maps = (outmaps, multiple(op, "`inmaps`", inmaps, group))
+        self.W = parameter(w_init, (*maps, *taps), not fix_parameters)
+        b_init = ConstantInitializer() if b_init is None else b_init
+        self.b = parameter(b_init, (outmaps,), not fix_parameters) if with_bias else None
+        self.base_axis, self.pad, self.stride, self.dilation, self.group = base_axis, pad, stride, dilation, group
+
+    def __call__(self, inp: Variable) -> Variable:
+        """Apply the layer.
+
+        Args:
+            inp: Input, shape (*batch, inmaps, *spatial).
+
+        Returns:
+            Array of shape (*batch, outmaps, *output spatial).
+        """
+        how = (self.base_axis, self.pad, self.stride, self.dilation, self.group)
+        return self.FUNCTION(inp, self.W, self.b, *how)
+
+
+class Convolution(_Filters):
     """Convolution over one to three spatial axes.
 
     Args:
@@ -39,42 +89,7 @@ class Convolution(Module):
         with_bias: Whether to add a bias.
     """
 
-    def __init__(
-        self,
-        inmaps: int,
-        outmaps: int,
-        kernel: Sequence[int],
-        pad: Sequence[int] | None = None,
-        stride: Sequence[int] | None = None,
-        dilation: Sequence[int] | None = None,
-        group: int = 1,
-        w_init: Initializer | None = None,
-        b_init: Initializer | None = None,
-        base_axis: int = 1,
-        fix_parameters: bool = False,
-        rng: RandomState | None = None,
-        with_bias: bool = True,
-    ) -> None:
-        op = "Convolution"
-        inmaps, outmaps = sizes(op, "(inmaps, outmaps)", (inmaps, outmaps))
-        taps = sizes(op, "kernel", kernel)
-        if w_init is None:
-            w_init = UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, taps), rng)
-        self.W = parameter(w_init, (outmaps, multiple(op, "`inmaps`", inmaps, group), *taps), not fix_parameters)
-        b_init = ConstantInitializer() if b_init is None else b_init
-        self.b = parameter(b_init, (outmaps,), not fix_parameters) if with_bias else None
-        self.base_axis, self.pad, self.stride, self.dilation, self.group = base_axis, pad, stride, dilation, group
-
-    def __call__(self, inp: Variable) -> Variable:
-        """Apply the layer.
-
-        Args:
-            inp: Input, shape (*batch, inmaps, *spatial).
-
-        Returns:
-            Array of shape (*batch, outmaps, *output spatial).
-        """
-        return F.convolution(inp, self.W, self.b, self.base_axis, self.pad, self.stride, self.dilation, self.group)
+    FUNCTION = staticmethod(F.convolution)
 
 
 Conv1d = Conv2d = Conv3d = ConvNd = Convolution

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .... import functions as F
-from ....initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
-from ....parametric_functions.arguments import multiple, sizes
-from .module import Module, parameter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.random import RandomState
-
-    from ...._core import Variable
-    from ....initializer import Initializer
+from .convolution import _Filters
 
 __all__ = ["Deconv1d", "Deconv2d", "Deconv3d", "DeconvNd", "Deconvolution"]
 
 
-class Deconvolution(Module):
+class Deconvolution(_Filters):
     """Transposed convolution: the gradient of a convolution by its input, applied to this layer's input, plus a bias.
 
     Args:
@@ -39,42 +27,8 @@ class Deconvolution(Module):
         with_bias: Whether to add a bias.
     """
 
-    def __init__(
-        self,
-        inmaps: int,
-        outmaps: int,
-        kernel: Sequence[int],
-        pad: Sequence[int] | None = None,
-        stride: Sequence[int] | None = None,
-        dilation: Sequence[int] | None = None,
-        group: int = 1,
-        w_init: Initializer | None = None,
-        b_init: Initializer | None = None,
-        base_axis: int = 1,
-        fix_parameters: bool = False,
-        rng: RandomState | None = None,
-        with_bias: bool = True,
-    ) -> None:
-        op = "Deconvolution"
-        inmaps, outmaps = sizes(op, "(inmaps, outmaps)", (inmaps, outmaps))
-        taps = sizes(op, "kernel", kernel)
-        if w_init is None:
-            w_init = UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, taps), rng)
-        self.W = parameter(w_init, (inmaps, multiple(op, "`outmaps`", outmaps, group), *taps), not fix_parameters)
-        b_init = ConstantInitializer() if b_init is None else b_init
-        self.b = parameter(b_init, (outmaps,), not fix_parameters) if with_bias else None
-        self.base_axis, self.pad, self.stride, self.dilation, self.group = base_axis, pad, stride, dilation, group
-
-    def __call__(self, inp: Variable) -> Variable:
-        """Apply the layer.
-
-        Args:
-            inp: Input, shape (*batch, inmaps, *spatial).
-
-        Returns:
-            Array of shape (*batch, outmaps, *output spatial).
-        """
-        return F.deconvolution(inp, self.W, self.b, self.base_axis, self.pad, self.stride, self.dilation, self.group)
+    FUNCTION = staticmethod(F.deconvolution)
+    IS_TRANSPOSED = True
 
 
 Deconv1d = Deconv2d = Deconv3d = DeconvNd = Deconvolution

@@ -58,6 +58,7 @@ class Module(core.Module, scoped=False):
         return self._module_parameters(True, bool(grad_only), set())
 
     def _module_parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
+        """Returns parameters by path, of submodules too if `recursive`, except those in `memo`, which it extends."""
         found = Parameters()
         for key, variable in self._own_parameters():
             if variable not in memo and (variable.need_grad or not grad_only):
@@ -69,6 +70,7 @@ class Module(core.Module, scoped=False):
         return found
 
     def _own_parameters(self) -> Iterator[tuple[str, Variable]]:
+        """Yields the attributes that are variables, with their names."""
         for name, value in list(vars(self).items()):
             if isinstance(value, Variable):
                 yield name, value
