@@ -18,6 +18,7 @@ const GRAIN: usize = 600_000;
 pub(in crate::kernels) struct MatrixSize {
     /// The rows, which a product adds over.
     pub(in crate::kernels) terms: usize,
+    /// The columns, each with a result.
     pub(in crate::kernels) columns: usize,
 }
 
@@ -50,6 +51,7 @@ pub(in crate::kernels) struct LevelMatrix<'a, T> {
 pub(in crate::kernels) const SPARE: usize = GROUP;
 
 impl MatrixSize {
+    /// The terms of a column as one run.
     fn stretches(self) -> Stretches {
         Stretches { count: 1, length: self.terms }
     }

@@ -64,6 +64,7 @@ struct LevelStates<'a, T> {
 }
 
 impl LevelLayer {
+    /// The columns of a matrix of weights: one for each gate and unit.
     fn columns(&self) -> usize {
         GATES * self.hidden
     }

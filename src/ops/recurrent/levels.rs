@@ -45,8 +45,10 @@ op! {
 }
 
 impl QuantizedLstm {
+    /// The name in errors.
     const NAME: &'static str = "quantized_lstm";
 
+    /// The sizes of the layer. Returns an error if the shapes do not fit together.
     fn layer(&self, x: &InputShapes<'_>) -> Result<LevelLayer> {
         let fail = |i: usize, expected: String| Err(Error::shape(Self::NAME, expected, [x.get(i)]));
         let &[steps, batch, inputs] = &x.get(0)[..] else {
