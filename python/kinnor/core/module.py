@@ -75,7 +75,7 @@ _WRITE = {
     "requires_grad": "model.requires_grad_(False) to freeze the module",
     "trainable": "model.requires_grad_(False) to freeze the module",
 }
-"""What takes the place of attributes of modules in other libraries."""
+"""Replacements for attributes that modules of other libraries have."""
 
 
 class LoadedNames(NamedTuple):
