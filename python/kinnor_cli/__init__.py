@@ -108,4 +108,4 @@ def _help() -> str:
     """Returns the list of commands."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
-    return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` shows the arguments of a command:\n\n{commands}"
+    return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` shows its arguments:\n\n{commands}"
