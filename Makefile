@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their set-up; the second time they only do what has changed.
 PYTHON := .venv/bin/python
 CORE := python/kinnor/_core.abi3.so
-STUBS := python/kinnor/functions.pyi python/kinnor/parametric_functions/quantized.pyi
+STUBS := python/kinnor/functions.pyi
 export PYO3_PYTHON := $(CURDIR)/.venv/bin/python
 EXTRAS := audio,bfloat16,docs,h5,image,lint,mlflow,mpi,nnp,onnx,plot,progress,tensorboard,test
 RUST := $(shell find src -type f) Cargo.toml Cargo.lock
@@ -90,11 +90,8 @@ build: $(STUBS)
 
 DECLARED := $(wildcard python/kinnor/_python_functions/*.py python/kinnor/parametric_functions/*.py) python/kinnor/solvers.py \
 	python/kinnor/compat/names.py
-$(firstword $(STUBS)): $(CORE) tools/make-stubs $(DECLARED)
+$(STUBS): $(CORE) tools/make-stubs $(DECLARED)
 	$(PYTHON) tools/make-stubs
-	@touch $(STUBS)
-
-$(lastword $(STUBS)): $(firstword $(STUBS))
 
 # Cargo shares the cores out by itself: it is not told what make does beside it.
 ALONE := env -u MAKEFLAGS -u MFLAGS
@@ -115,4 +112,5 @@ quick: .venv/made
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-peers target demo $(CORE) $(STUBS)
+	rm -rf .venv .venv-peers target demo $(CORE)
+	find python/kinnor -name "*.pyi" ! -name _core.pyi -delete

@@ -4,6 +4,7 @@
     python benches/onnx_models.py resnet lstm --batch 1 --threads 1
     python benches/onnx_models.py --memory              # the peak of memory from loading on, in separate processes
     python benches/onnx_models.py resnet --quantized qdq
+    python benches/onnx_models.py --models FOLDER       # other files: also new shapes, first calls and memory
 
 The runtimes take turns of a tenth of a second, because idle threads of both spin for a while after a call. A
 figure is the minimum of all calls: processor time on one thread, wall time on more. A ratio below 1 means that
@@ -32,7 +33,8 @@ from tqdm import tqdm
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benches import onnx_networks as networks
-from benches.onnx_memory import peak
+from benches.onnx_files import compare, session_of
+from benches.onnx_memory import CALLS, peak
 from benches.onnx_quantized import FORMS, quantized, tolerances
 
 import kinnor as nn
@@ -117,19 +119,12 @@ def agree(found: Any, wanted: list[Any], apart: list[float]) -> bool:
 def most(name: str, path: Path, batch: int, threads: int) -> tuple[float, bool]:
     """Measures and prints the memory of one batch size of one architecture. Returns the ratio."""
     given = ARCHITECTURES[name][2](batch)
-    ours, theirs = (peak(runtime, path, given, threads) for runtime in ("kinnor", "onnxruntime"))
+    ours, theirs = (peak(runtime, path, [given] * CALLS, threads) for runtime in ("kinnor", "onnxruntime"))
     print(
         f"{name:<13} batch {batch:>2}, {threads} threads: {ours:8.1f} MiB, {ours / theirs:.2f} of onnxruntime's",
         flush=True,
     )
     return ours / theirs, True
-
-
-def session_of(path: Path, threads: int) -> onnxruntime.InferenceSession:
-    """Loads a model in onnxruntime."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
 def row(name: str, path: Path, plain: Path, batch: int, threads: int, seconds: float) -> tuple[float, bool]:
@@ -186,7 +181,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="how long a row is measured")
     parser.add_argument("--memory", action="store_true", help="the most memory in place of time")
     parser.add_argument("--quantized", choices=FORMS, help="quantize the models first")
+    parser.add_argument("--models", type=Path, help="a folder of ONNX files, or one file, in place of architectures")
+    parser.add_argument(
+        "--inputs", type=Path, help="a JSON file on the inputs of these files: see benches/onnx_files.py"
+    )
     options = parser.parse_args()
+    if options.models:
+        return compare(options.models, options.inputs, options.threads, options.seconds, options.memory)
     unknown = set(options.names) - set(ARCHITECTURES)
     if unknown:
         parser.error(f"expected architectures of {sorted(ARCHITECTURES)}, got {sorted(unknown)}")

@@ -103,6 +103,7 @@ impl Storage {
         self.versions_since_low(self.computed.load(Ordering::Relaxed).into())
     }
 
+    /// As [`Storage::versions_since`], from the low bits of a version.
     fn versions_since_low(&self, version: u64) -> Option<(u64, u64)> {
         let now = self.version();
         let since = now.wrapping_sub(version) & VERSION;

@@ -45,10 +45,12 @@ pub trait Number:
     fn sin_small(self) -> Self {
         self.sin()
     }
+    /// The cosine of an angle that is known to be small.
     #[inline(always)]
     fn cos_small(self) -> Self {
         self.cos()
     }
+    /// The tangent of an angle that is known to be small.
     #[inline(always)]
     fn tan_small(self) -> Self {
         self.tan()

@@ -124,10 +124,12 @@ fn padded(n: usize) -> usize {
 }
 
 impl<T> States<T> {
+    /// The rows as the operand of a product.
     fn operand(self) -> MatrixOperand<T> {
         MatrixOperand { p: self.p.get(), row: self.apart as isize, col: 1 }
     }
 
+    /// The row of a sample.
     fn at(self, sample: usize) -> *mut T {
         self.p.get().wrapping_add(sample * self.apart)
     }

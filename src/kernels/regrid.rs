@@ -276,6 +276,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Calls `f` with place, length and source of each block below these places, by recursion over the axes.
     fn from(
         &self,
         axis: usize,

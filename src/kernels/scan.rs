@@ -129,6 +129,7 @@ impl Scan {
         });
     }
 
+    /// Runs over `N` adjacent lines together.
     #[inline(always)]
     fn some_lines<T: Float, S: Copy, const N: usize>(
         self,

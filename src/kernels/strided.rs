@@ -191,6 +191,7 @@ fn layout<T>(x: &[T], from: &Shape, to: &Shape, y: &[T]) -> BroadcastLayout {
     broadcast
 }
 
+/// Calls `put` for each element of `y` with the element of `x` that it is paired with.
 #[inline(always)]
 fn put_many<T: Element>(
     broadcast: &BroadcastLayout,
@@ -240,6 +241,7 @@ fn repeat<T: Element>(lines: &BroadcastLayout, [n, times]: [usize; 2], x: &[T], 
 
 /// Repeats each element this many times.
 fn repeat_each<T: Element>(x: &[T], times: usize, y: &mut [T]) {
+    /// Repeats each element `N` times.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)] // a constant count, so that registers are used
     fn each<T: Element, const N: usize>(x: &[T], y: &mut [T]) {

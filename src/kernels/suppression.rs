@@ -158,6 +158,7 @@ fn smaller(a: f64, b: f64) -> f64 {
     if a < b { a } else { b }
 }
 
+/// The area of a box; negative if only one side is reversed.
 fn area(corners: &Corners) -> f64 {
     (corners[0][1] - corners[0][0]) * (corners[1][1] - corners[1][0])
 }

@@ -48,6 +48,7 @@ enum Bytes {
 }
 
 impl Bytes {
+    /// The address of the elements.
     fn ptr(&mut self) -> *mut u8 {
         match self {
             Self::Real(v) => v.as_mut_ptr().cast(),

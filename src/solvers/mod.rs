@@ -170,6 +170,7 @@ pub struct SolverEntry {
 }
 
 impl SolverEntry {
+    /// The entry of a rule.
     const fn of<R: Rule<S>, const S: usize>() -> Self {
         Self { spec: const { &R::SPEC }, make: |values| Ok(Box::new(BoundRule(R::bind(values)?))) }
     }

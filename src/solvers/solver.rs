@@ -133,6 +133,7 @@ impl<P: Source> Solver<P> {
         Self { rule, initial_rate, held: Mutex::new(held) }
     }
 
+    /// Locks parameters and states.
     pub(super) fn lock(&self) -> MutexGuard<'_, Held<P>> {
         self.held.lock()
     }

@@ -36,7 +36,8 @@ __all__ = [
 ]
 
 MAKE_STUBS = Path(__file__).resolve().parents[1] / "make-stubs"
-STUBS = ("kinnor/functions.pyi", "kinnor/parametric_functions/quantized.pyi")
+WRITTEN_BY_HAND = "kinnor/_core.pyi"
+"""The stub that is not made."""
 IMPORTED = ["numpy>=1.23"]
 """Packages that the extension imports, while the stubs are made."""
 
@@ -74,17 +75,18 @@ def complete(wheel: Path) -> None:
         archive.extractall(folder)
         run = subprocess.run([sys.executable, MAKE_STUBS, "--package", Path(folder, "kinnor")])
         if run.returncode != 0:
-            if set(STUBS) <= set(archive.namelist()):
+            if "kinnor/functions.pyi" in archive.namelist():
                 return
-            raise SystemExit(f"{wheel.name}: expected an extension that can be imported, or {STUBS} in the sources")
-        stubs = {name: Path(folder, name).read_bytes() for name in STUBS}
-        entries = [(entry, archive.read(entry)) for entry in archive.infolist() if entry.filename not in STUBS]
+            raise SystemExit(f"{wheel.name}: expected an extension that can be imported, or stubs in the sources")
+        stubs = {path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*.pyi")}
+        del stubs[WRITTEN_BY_HAND]
+        entries = [(entry, archive.read(entry)) for entry in archive.infolist() if entry.filename not in stubs]
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, stub in stubs.items():
             archive.writestr(name, stub)
         for entry, content in entries:
             if entry.filename.endswith(".dist-info/RECORD"):
-                others = [line for line in content.decode().splitlines() if not line.startswith(STUBS)]
+                others = [line for line in content.decode().splitlines() if line.split(",")[0] not in stubs]
                 lines = [*others, *(recorded(name, stub) for name, stub in stubs.items())]
                 content = "".join(f"{line}\n" for line in lines).encode()
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)

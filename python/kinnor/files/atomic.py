@@ -26,14 +26,17 @@ _LONGEST = 200
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[Path]:
     """Writes a file under a temporary name, and renames it at the end of the `with` block.
 
-    Readers see the old file or the new one, never a part, even after a crash or power failure. Temporary files of
-    killed processes are removed by the next process that writes the same file.
+    Readers see the old file or the new one, never a part, even after a crash. Temporary files of killed processes are
+    removed by the next process that writes the same file.
 
     Args:
         path: The file to replace or to create. Links are followed.
+        durable: Whether the file is complete after a power failure, too. The flush to the disk takes milliseconds, so
+            it is False for files that come in thousands and can be made again, such as images. Temporary files of
+            killed processes stay then, because a search in the folder for each file would take too long.
 
     Returns:
         A context manager. It returns the path to write to.
@@ -44,15 +47,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise OSError(f"expected a path of a regular file, got {path}")
-    _remove_leftovers(target)
+    if durable:
+        _remove_leftovers(target)
     with _temporary(target, is_folder=False) as temporary:
         # Some writers restrict permissions. Restore the permissions of the old file, or of an ordinary new file.
         mode = (target if target.exists() else temporary).stat().st_mode
         yield temporary
         temporary.chmod(S_IMODE(mode))
-        _sync(temporary)
+        if durable:
+            _sync(temporary)
         temporary.replace(target)
-        _sync(target.parent)
+        if durable:
+            _sync(target.parent)
 
 
 @contextmanager

@@ -196,7 +196,7 @@ def write_image(path: str | os.PathLike[str], pixels: NDArray[Any]) -> None:
     if ending not in formats:
         raise ArgumentError(f"write_image: expected an ending of an image format such as .png, got {ending!r}")
     made = image.fromarray(np.ascontiguousarray(pixels))
-    with replacing(path) as temporary:
+    with replacing(path, durable=False) as temporary:
         try:
             made.save(temporary, format=formats[ending])
         except (OSError, KeyError, ValueError) as error:

@@ -81,7 +81,7 @@ class Picture:
         if kind not in (".svg", ".html"):
             raise ArgumentError(f"show: expected a path that ends in .svg or .html, got {str(path)!r}")
         text = self.svg() if kind == ".svg" else self.html()
-        with replacing(Path(path)) as temporary:
+        with replacing(Path(path), durable=False) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
     def __repr__(self) -> str:

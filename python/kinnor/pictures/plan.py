@@ -107,7 +107,7 @@ class PlanReport(str):
             raise ArgumentError(f"plan_report: expected a path that ends in .html, got {str(path)!r}")
         head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>memory</title>'
         page = f'<!doctype html>\n<html lang="en"><head>{head}{STYLE}</head><body>{self._body()}</body></html>\n'
-        with replacing(Path(path)) as temporary:
+        with replacing(Path(path), durable=False) as temporary:
             temporary.write_text(page, encoding="utf-8")
 
 

@@ -67,6 +67,9 @@ _RECURRENT = ("GRU", "LSTM", "RNN")
 _MUTATING = ("Assign", "MinMaxQuantize", "PythonFunction")
 """Types of functions that may write to their inputs. A graph with one of them is not folded."""
 
+_WITH_STATISTICS = ("BatchNormalization", "FusedBatchNormalization", "FusedConvolution", "SyncBatchNormalization")
+"""Types of functions that may normalize by statistics of the batch."""
+
 _SCALAR_FORMS: dict[str, tuple[Callable[[Variable, float], Variable] | None, Callable[[Variable, float], Variable]]] = {
     "Add2": (F.add_scalar, F.add_scalar),
     "Div2": (None, F.r_div_scalar),
@@ -101,10 +104,14 @@ class Folding:
 
     Args:
         parameters: The variables that never change and that all graphs share.
+        restore: Called with variables before their values are read, if values may have been freed.
     """
 
-    def __init__(self, parameters: Iterable[Variable]) -> None:
+    def __init__(
+        self, parameters: Iterable[Variable], restore: Callable[[Iterable[Variable]], None] | None = None
+    ) -> None:
         self._shared = set(parameters)
+        self._restore = restore
         self._made: dict[Any, list[Variable]] = {}
         # Numbers of folded functions by their inputs, and folded constants by these numbers and the output's index.
         self._names: dict[Any, int] = {}
@@ -113,6 +120,28 @@ class Folding:
         self._kept: set[Variable] = set()
         self._first: dict[Variable, Variable] = {}
         self._integers = IntegerLayers()
+        # Rewrites by the type of function, in their order. The second ones need the results of the first ones.
+        self._first_rules: Mapping[str, tuple[Callable[[Function], None], ...]] = {
+            "BatchNormalization": (self._merge_normalization,),
+            "Concatenate": (self._concatenate_slices,),
+        }
+        self._rules: Mapping[str, tuple[Callable[[Function], None], ...]] = {
+            **dict.fromkeys(_SCALAR_FORMS, (self._use_scalar,)),
+            **dict.fromkeys(_RECURRENT, (_disable_training,)),
+            "Add2": (self._use_scalar, self._add_bias),
+            "BatchMatmul": (_absorb_transpose,),
+            "Mul2": (self._use_scalar, _fuse_swish, _fuse_hard_swish),
+            "MulScalar": (_fuse_hard_swish,),
+            "Reshape": (self._reshape_in_place,),
+        }
+
+    def share(self, variables: Iterable[Variable]) -> None:
+        """Adds variables that never change and that all graphs share.
+
+        Args:
+            variables: The variables.
+        """
+        self._shared.update(variables)
 
     def fold(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> None:
         """Folds a static graph in place: its outputs stay the same variables.
@@ -122,31 +151,34 @@ class Folding:
             inputs: Inputs of the graph. All other variables without parent are constants.
         """
         order = above(outputs)
-        if any(is_a(f, *_MUTATING) or f.info.args.get("batch_stat") for f in order):
+        kinds = [f.info.type_name for f in order]
+        types = set(kinds)
+        if types.intersection(_MUTATING) or any(
+            is_a(f, *_WITH_STATISTICS) and f.info.args.get("batch_stat") for f in order
+        ):
             return
         self._given, self._kept = set(inputs), set(outputs)
         with auto_forward(False):
-            if self._integers.convert(order, outputs, inputs):
+            if "QuantizeLinear" in types:
+                self._read(x for f in order for x in f.inputs)
+                self._integers.convert(order, outputs, inputs)
                 order = above(outputs)
-            order = self._fold_constants(order)
-            for f in order:
-                with context_scope(f.context):
-                    self._merge_normalization(f)
-                    self._concatenate_slices(f)
-            for f in order:
-                with context_scope(f.context):  # a new function has the precision of the one that it replaces
-                    self._use_scalar(f)
-                    self._add_bias(f)
-                    _fuse_swish(f)
-                    _fuse_hard_swish(f)
-                    _absorb_transpose(f)
-                    _disable_training(f)
-                    self._reshape_in_place(f)
-            order = above(outputs)
-            left = frozenset(order)  # replaced functions are no longer readers
-            for f in order:
-                _fuse_modulated_convolution(f, left, self._kept)
+                kinds = [f.info.type_name for f in order]
+            left = self._fold_constants(order, kinds)
+            for rules in (self._first_rules, self._rules):
+                for f, kind in left:
+                    for rule in rules.get(kind, ()):
+                        rule(f)
+            if "Convolution" in types:
+                order = above(outputs)  # replaced functions are no longer readers
+                for f in order:
+                    _fuse_modulated_convolution(f, order, self._kept)
         self._given, self._kept, self._first = set(), set(), {}
+
+    def _read(self, variables: Iterable[Variable]) -> None:
+        """Makes sure that the values of variables are in memory."""
+        if self._restore is not None:
+            self._restore(variables)
 
     def _is_constant(self, x: Variable) -> bool:
         """True if no function computes a variable and it is not an input."""
@@ -160,21 +192,26 @@ class Folding:
         key = (*key, first)
         return key, self._made.get(key)
 
-    def _fold_constants(self, order: Sequence[Function]) -> list[Function]:
-        """Folds constants and frees the values between. Returns the functions that remain."""
+    def _fold_constants(self, order: Sequence[Function], kinds: Sequence[str]) -> list[tuple[Function, str]]:
+        """Folds constants and frees the values between. Returns the functions that remain, with their types."""
         follows: dict[Variable, tuple[int, int] | None] = {}
-        for f in order:
-            if self._is_foldable(f, follows):
+        left = []
+        for f, kind in zip(order, kinds, strict=True):
+            if kind in _FOLDABLE and self._is_foldable(f, follows):
                 name = self._name(f, follows)
                 follows.update((y, None if name is None else (name, i)) for i, y in enumerate(f.outputs))
-        left = [f for f in order if f.outputs[0] not in follows]
-        taken = list(dict.fromkeys(x for f in left for x in f.inputs if x in follows))
-        forward_all([x for x in taken if follows[x] not in self._computed], clear_buffer=True)
-        for x in taken:
+            else:
+                left.append((f, kind))
+        taken = list(dict.fromkeys(x for f, _ in left for x in f.inputs if x in follows))
+        new = [x for x in taken if follows[x] not in self._computed]
+        self._read(x for f in above(new) for x in f.inputs)
+        forward_all(new, clear_buffer=True)
+        for x in new:
             if is_a(x.parent, "Reshape") and x.parent.info.args["inplace"]:
                 held = NdArray(x.shape)  # a copy, so that the memory shared with the input can be freed
                 held.copy_from(x.data, use_current_context=False)
                 x.data = held
+        for x in taken:
             x.parent = None
             place = follows[x]
             if place is not None:
@@ -187,9 +224,10 @@ class Folding:
     def _is_foldable(self, f: Function, follows: Container[Variable]) -> bool:
         """True if a function depends on constants only, and its outputs are not too large to keep."""
         inputs, outputs = f.inputs, f.outputs
-        if f.info.type_name not in _FOLDABLE or not inputs or any(y in self._kept for y in outputs):
-            return False
-        if not all(x in follows or self._is_constant(x) for x in inputs):
+        for x in inputs:
+            if x not in follows and not self._is_constant(x):
+                return False
+        if not inputs or any(y in self._kept for y in outputs):
             return False
         return sum(y.size for y in outputs) <= max(_MOST_GROWTH * sum(x.size for x in inputs), 1 << 12)
 
@@ -212,6 +250,7 @@ class Folding:
         name = "affine" if is_a(layer, "Affine") else "convolution"
         key, found = self._cached((name, repr(layer.info.args), repr(f.info.args)), held)
         if found is None:
+            self._read(held)
             how = normalization(f)
             w = scaled(layer, how.scale, outputs=True).astype(np.float32)
             b = how.shift + (how.scale * layer.inputs[2].d.ravel() if len(layer.inputs) == 3 else 0)
@@ -220,34 +259,34 @@ class Folding:
             found = [type(f.inputs[0]).from_numpy_array(values.astype(np.float32)) for values in (w, b)]
             if key is not None:
                 self._made[key] = found
-        f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.info.args))
+        with context_scope(f.context):
+            f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.info.args))
 
     def _use_scalar(self, f: Function) -> None:
         """Replaces a binary function with a constant of one element by its scalar form, which reads one array less."""
-        if f.info.type_name not in _SCALAR_FORMS:
-            return
         for i, function in zip((1, 0), _SCALAR_FORMS[f.info.type_name], strict=True):
             x, number = f.inputs[1 - i], f.inputs[i]
             fits = number.size == 1 and x.shape == f.outputs[0].shape and self._is_constant(number)
             if function is not None and fits and not self._is_constant(x):
-                f.outputs[0].rewire_on(function(x, float(number.d.item())))
+                self._read([number])
+                with context_scope(f.context):
+                    f.outputs[0].rewire_on(function(x, float(number.d.item())))
                 return
 
     def _add_bias(self, f: Function) -> None:
         """Turns a constant that is added to the output of an affine layer into the layer's bias."""
-        if not is_a(f, "Add2"):
-            return
         for y, b in (f.inputs, f.inputs[::-1]):
             layer = y.parent
             if not is_a(layer, "Affine") or len(layer.inputs) == 3 or only_reader(layer) != f or y in self._kept:
                 continue
             if b.shape == layer.inputs[1].shape[1:] and self._is_constant(b):
-                f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.info.args))
+                with context_scope(f.context):
+                    f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.info.args))
                 return
 
     def _concatenate_slices(self, f: Function) -> None:
         """Lets a concatenation read slices of length 1 directly from the sliced arrays, without copies."""
-        if not is_a(f, "Concatenate") or f.outputs[0] in self._kept:
+        if f.outputs[0] in self._kept:
             return
         parts = [_source_of_slice(x, f) for x in f.inputs]
         sizes = {part[1]: x.size for part, x in zip(parts, f.inputs, strict=True) if part is not None}
@@ -258,17 +297,20 @@ class Folding:
         for x, part in zip(f.inputs, parts, strict=True):
             if part is None or part[1] != at:
                 is_shared = x.parent is not None and x not in self._kept
-                part = F.reshape(x, (*x.shape[:at], 1, *x.shape[at:]), inplace=is_shared), at, 0
+                with context_scope(f.context):
+                    part = F.reshape(x, (*x.shape[:at], 1, *x.shape[at:]), inplace=is_shared), at, 0
             inputs.append(part[0])
             start.append(part[2])
         stop = [first + 1 for first in start]
-        y = F.concatenate_parts(*inputs, axis=axis + 1, along=at, start=start, stop=stop)
-        f.outputs[0].rewire_on(F.reshape(y, f.outputs[0].shape))
+        with context_scope(f.context):
+            y = F.concatenate_parts(*inputs, axis=axis + 1, along=at, start=start, stop=stop)
+            f.outputs[0].rewire_on(F.reshape(y, f.outputs[0].shape))
 
     def _reshape_in_place(self, f: Function) -> None:
         """Makes a reshape in place, unless its input or output is one of the graph."""
-        if is_a(f, "Reshape") and f.inputs[0].parent is not None and f.outputs[0] not in self._kept:
-            f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
+        if f.inputs[0].parent is not None and f.outputs[0] not in self._kept and not f.info.args["inplace"]:
+            with context_scope(f.context):
+                f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
 
 
 def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | None:
@@ -294,11 +336,10 @@ def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | No
 
 def _fuse_swish(f: Function) -> None:
     """Replaces the product of an array and its sigmoid by `swish`, which is one pass and can fuse with a layer."""
-    if not is_a(f, "Mul2"):
-        return
     for x, gate in (f.inputs, f.inputs[::-1]):
         if gate.parent is not None and is_a(gate.parent, "Sigmoid") and gate.parent.inputs[0] == x:
-            f.outputs[0].rewire_on(F.swish(x))
+            with context_scope(f.context):
+                f.outputs[0].rewire_on(F.swish(x))
             return
 
 
@@ -313,7 +354,8 @@ def _fuse_hard_swish(f: Function) -> None:
         return
     for x, gate in (product.inputs, product.inputs[::-1]):
         if _is_hard_swish_gate(x, gate, scale):
-            y.rewire_on(F.hard_swish(x))
+            with context_scope(f.context):
+                y.rewire_on(F.hard_swish(x))
             return
 
 
@@ -336,7 +378,7 @@ def _is_hard_swish_gate(x: Variable, gate: Variable, scale: float) -> bool:
     return all(abs(at(number) - wanted) < 1e-6 for number, wanted in _HARD_SWISH_GATE.items())
 
 
-def _fuse_modulated_convolution(f: Function, left: frozenset[Function], kept: Container[Variable]) -> None:
+def _fuse_modulated_convolution(f: Function, left: Sequence[Function], kept: Container[Variable]) -> None:
     """Replaces a 1 x 1 convolution of channels scaled for each sample by `modulated_convolution`.
 
     It scales the weight instead of the input. This is done if the positions outnumber the output channels.
@@ -345,7 +387,9 @@ def _fuse_modulated_convolution(f: Function, left: frozenset[Function], kept: Co
         return
     (scaled, w, *rest), channels = f.inputs, f.info.args["base_axis"] + 1
     product = scaled.parent
-    if not is_a(product, "Mul2") or left.intersection(scaled.function_references) != {f} or w.size != prod(w.shape[:2]):
+    if not is_a(product, "Mul2") or w.size != prod(w.shape[:2]):
+        return
+    if set(scaled.function_references).intersection(left) != {f}:
         return
     for x, scale in (product.inputs, product.inputs[::-1]):
         is_by_channel = scale.shape == (*x.shape[:channels], *(1,) * (x.ndim - channels))
@@ -358,19 +402,19 @@ def _fuse_modulated_convolution(f: Function, left: frozenset[Function], kept: Co
 
 def _absorb_transpose(f: Function) -> None:
     """Replaces transposed inputs of a matrix product by its arguments `transpose_a` and `transpose_b`."""
-    if not is_a(f, "BatchMatmul"):
-        return
     (a, in_a), (b, in_b) = map(_source_of_transpose, f.inputs)
     if [a, b] != f.inputs:
         args = f.info.args
-        f.outputs[0].rewire_on(F.batch_matmul(a, b, args["transpose_a"] != in_a, args["transpose_b"] != in_b))
+        with context_scope(f.context):
+            f.outputs[0].rewire_on(F.batch_matmul(a, b, args["transpose_a"] != in_a, args["transpose_b"] != in_b))
 
 
 def _disable_training(f: Function) -> None:
     """Sets `training` of a recurrent network without dropout to False, so that it saves nothing for a gradient."""
-    if is_a(f, *_RECURRENT) and f.info.args["training"] and not f.info.args["dropout"]:
+    if f.info.args["training"] and not f.info.args["dropout"]:
         args = {**f.info.args, "training": False}
-        made = messages.call(f.info.type_name, f.inputs, args, len(f.outputs))
+        with context_scope(f.context):
+            made = messages.call(f.info.type_name, f.inputs, args, len(f.outputs))
         for old, new in zip(f.outputs, made, strict=True):
             old.rewire_on(new)
 

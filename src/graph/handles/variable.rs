@@ -79,6 +79,7 @@ impl Variable {
         self.0
     }
 
+    /// The slot of the tensor of the variable.
     pub(crate) fn tensor_ix(&self) -> Ix {
         arena::with(|a| a.tensor(self.0))
     }

@@ -47,6 +47,7 @@ impl BroadcastLayout {
         unsafe { self.map(a.as_ptr(), b.as_ptr(), y.as_mut_ptr(), f) };
     }
 
+    /// Panics unless the arrays have the sizes of the broadcast.
     fn check(&self, lengths: [usize; 3]) {
         assert!(self.fits(lengths), "arrays that have not the shapes of the broadcast");
     }

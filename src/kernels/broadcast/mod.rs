@@ -29,6 +29,7 @@ const LEAST: usize = 16;
 type PairAxis = IndexAxis<3>;
 
 impl PairAxis {
+    /// An axis of `n` steps with the strides of both operands and the result.
     const fn of(n: usize, a: usize, b: usize, y: usize) -> Self {
         Self { n, strides: [a, b, y] }
     }

@@ -259,18 +259,21 @@ mod large {
             (if n & 2 == 0 { v } else { -v }) as f32
         }
 
+        /// `sin(x)` in `f32`, by way of `f64`.
         #[inline(always)]
         pub(in super::super) fn sin(x: f32) -> f32 {
             let (sin, cos, n) = quadrant(x);
             sine_of(sin, cos, n)
         }
 
+        /// `cos(x)` in `f32`, by way of `f64`.
         #[inline(always)]
         pub(in super::super) fn cos(x: f32) -> f32 {
             let (sin, cos, n) = quadrant(x);
             sine_of(sin, cos, n.wrapping_add(1))
         }
 
+        /// `tan(x)` in `f32`, by way of `f64`.
         #[inline(always)]
         pub(in super::super) fn tan(x: f32) -> f32 {
             let (sin, cos, n) = quadrant(x);

@@ -65,6 +65,7 @@ impl Kernels {
     }
 }
 
+/// Sums `M` rows of levels times `N` registers of packed weights, and writes them.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
 unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {

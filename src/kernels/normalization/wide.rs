@@ -70,6 +70,7 @@ pub(super) fn find<T: Float>(
     compute(part, x, (count, eps), mean, variance)
 }
 
+/// Computes the statistics in float64, of scaled elements if necessary, where those in `T` do not fit.
 #[cold]
 fn compute<T: Float>(
     part: &BroadcastLayout,

@@ -92,6 +92,7 @@ pub(super) fn elman<T: Float>(cell: Cell, sum: &mut [T], h: &mut [T]) {
     h.copy_from_slice(sum);
 }
 
+/// The gradient by the sums of a plain layer, from its state `h` and the gradients by the state, `g` + `gy`.
 pub(super) fn elman_slopes<T: Float>(cell: Cell, h: &[T], (g, gy): (&[T], &[T]), to: &mut [T]) {
     match cell {
         Cell::Relu => {
@@ -116,6 +117,7 @@ pub(super) fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &m
     each(h, [o, c], |_, [o, c]| o * c.tanh());
 }
 
+/// The gradients by the sums of the four gates of an LSTM, and the gradient carried to the cell state before.
 pub(super) fn lstm_slopes<T: Float>(
     [i, f, g, o, c]: [&[T]; 5],
     before: &[T],
@@ -157,6 +159,7 @@ pub(super) fn gru<T: Float>([r, z, n, s]: [&mut [T]; 4], bias: Option<&[T]>, bef
     );
 }
 
+/// The gradients by the sums of the gates of a GRU, and the gradient carried to the state before.
 pub(super) fn gru_slopes<T: Float>(
     [r, z, n, s]: [&[T]; 4],
     before: &[T],

@@ -79,6 +79,7 @@ impl Layer {
         self.panels(packed, first, self.hidden, gate, unit)
     }
 
+    /// The packed weights of a gate from a unit on; the part starts at `first` and has sums of `k` products.
     fn panels<T: Float>(&self, packed: &[T], first: usize, k: usize, gate: usize, unit: usize) -> Panels<T> {
         assert!(packed.len() == self.packed::<T>() && gate < self.cell.gates() && unit < self.hidden);
         let at = packed.as_ptr().wrapping_add(first + gate * Panels::<T>::size(k, self.hidden));

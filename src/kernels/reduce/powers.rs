@@ -59,6 +59,7 @@ pub fn power_sums<T: Float>(
 }
 
 impl PowerSums {
+    /// Sums again, in units of the largest element, where sums leave the range.
     #[cold]
     fn rescale<T: Float>(
         &mut self,

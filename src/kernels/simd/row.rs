@@ -107,6 +107,7 @@ pub(crate) unsafe fn sums<V: Vector, const K: usize>(n: usize, f: impl Fn(At<V>)
     sums
 }
 
+/// Sums a block of the row in `LANES` lanes, and adds the lanes up.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // constant counts keep sums in registers
 unsafe fn block_sums<V: Vector, const K: usize>(

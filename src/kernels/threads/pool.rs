@@ -103,6 +103,7 @@ pub(in crate::kernels) fn is_ended() -> bool {
     ENDED.load(Ordering::Relaxed)
 }
 
+/// Locks a mutex, also after a panic of its holder.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -196,6 +196,7 @@ struct Groups {
 }
 
 impl Unique {
+    /// The parts that are compared, after a check of the axis.
     fn parts(&self, x: &Shape) -> Result<UniqueParts> {
         UniqueParts::new(x, self.flatten, self.axis)
     }

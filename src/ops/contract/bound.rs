@@ -153,6 +153,7 @@ impl<C: Compute> Bound<C> {
         }
     }
 
+    /// The shapes of the inputs, numbered as declared.
     fn input_shapes<'a>(&self, x: &'a [&'a Shape], values: Option<&'a [f64]>) -> InputShapes<'a> {
         InputShapes { x, present: self.inputs.present, values }
     }

@@ -37,6 +37,7 @@ macro_rules! of_operation {
     };
 }
 
+/// The arrays that the gradient of an activation reads.
 fn reads<C: Compute>(op: &C) -> Reads {
     op.reads(0)
 }

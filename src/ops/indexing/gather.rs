@@ -230,6 +230,7 @@ impl Gather {
         (self.axis.unwrap_or(0), self.batch_dims.unwrap_or(0))
     }
 
+    /// Checks the shapes. Returns the lines that are copied.
     fn lines(&self, x: &Shape, index: &Shape) -> Result<Lines> {
         let (axis, batch_dims) = self.place();
         Lines::new("gather", x, index, axis, batch_dims)

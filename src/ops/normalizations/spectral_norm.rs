@@ -116,6 +116,7 @@ impl MatrixAxes {
 }
 
 impl Normalizing {
+    /// The weight as a stack of matrices around the axis `dim`.
     fn layout(&self, w: &Shape) -> Result<MatrixAxes> {
         let dim = w.axis("spectral_norm", self.of.dim)?;
         Ok(MatrixAxes { outer: w.size_to(dim), rows: w[dim], inner: w.size_from(dim + 1) })

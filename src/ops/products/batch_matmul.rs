@@ -124,6 +124,7 @@ fn matrix_mut<T>(x: &mut [T], i: usize, rows: usize, cols: usize, transposed: bo
 }
 
 impl BatchMatmul {
+    /// Checks the shapes. Returns the sizes and number of the products.
     fn products(&self, a: &Shape, b: &Shape) -> Result<Products> {
         Products::new("batch_matmul", [a, b], [self.transpose_a, self.transpose_b])
     }

@@ -101,6 +101,7 @@ only_in_gradients! {
 }
 
 impl TopKData {
+    /// The elements to choose.
     fn choice(&self) -> Choice {
         Choice { k: self.k as usize, abs: self.abs, largest: self.largest }
     }

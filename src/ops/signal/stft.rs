@@ -100,6 +100,7 @@ op! {
 }
 
 impl STFT {
+    /// Checks the arguments. Returns the frames of the transform.
     fn frames(&self) -> Result<Frames> {
         let sizes = [self.window_size, self.stride, self.fft_size];
         Frames::new("stft", sizes, &self.window_type, self.center, &self.pad_mode, self.as_istft_backward)
@@ -239,6 +240,7 @@ synthesis!(ISTFT, "istft", |_: &Self| None);
 synthesis!(StftBack, "stft_back", |op: &Self| Some(op.samples as usize));
 
 impl ISTFT {
+    /// Checks the arguments. Returns the frames of the transform.
     fn frames(&self) -> Result<Frames> {
         let sizes = [self.window_size, self.stride, self.fft_size];
         Frames::new("istft", sizes, &self.window_type, self.center, &self.pad_mode, !self.as_stft_backward)
@@ -263,6 +265,7 @@ impl StftBack {
         std::array::from_fn(|i| self.back.get(i).copied().unwrap_or(0))
     }
 
+    /// Checks the arguments. Returns the frames of the transform.
     fn frames(&self) -> Result<Frames> {
         Frames::new("stft_back", self.sizes(), &self.window_type, self.center, &self.pad_mode, self.inverse)
     }

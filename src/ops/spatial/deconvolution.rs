@@ -62,6 +62,7 @@ op! {
 laid_out!(Deconvolution, output_padding: Option<Vec<i64>>);
 
 impl Deconvolution {
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout().deconvolution(x, w, self.output_padding.as_deref())
     }

@@ -86,6 +86,7 @@ impl DepthwiseConvolution {
         })
     }
 
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout(x, w)?.convolution(x, &grouped(w))
     }

@@ -82,6 +82,7 @@ impl DepthwiseDeconvolution {
         })
     }
 
+    /// Checks the shapes. Returns the geometry and the output shape.
     fn geometry(&self, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
         self.layout(x, w)?.deconvolution(x, &grouped(w), None)
     }

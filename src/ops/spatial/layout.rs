@@ -78,6 +78,7 @@ macro_rules! laid_out {
         $crate::ops::spatial::layout::has_layout!($ty);
 
         impl $ty {
+            /// An operation with the arguments of a layout.
             pub(crate) fn laid_out(
                 layout: &$crate::ops::spatial::layout::SpatialLayout<'_>
                 $(, $arg: $arg_ty)?

@@ -68,6 +68,7 @@ impl ONNXNonMaxSuppression {
         Ok(())
     }
 
+    /// The arguments, for comparison.
     fn arguments(&self) -> (i64, i64, f64, f64) {
         let Self { center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold } = *self;
         (center_point_box, max_output_boxes_per_class, iou_threshold, score_threshold)
@@ -92,6 +93,7 @@ impl ONNXNonMaxSuppression {
         }
     }
 
+    /// The suppression with the arguments and a least score.
     fn suppression<S: Score>(&self, least: S) -> Suppression<S> {
         Suppression { most: self.max_output_boxes_per_class as usize, share: self.iou_threshold, least }
     }

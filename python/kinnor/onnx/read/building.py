@@ -15,6 +15,7 @@ from . import reading
 from .containers import Words, words_of
 from .definitions import definition
 from .expansion import BUDGET, Budget
+from .shared import SharedValues
 from .tables import TABLE
 from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow
 
@@ -38,28 +39,57 @@ _MOVES = frozenset(
 _DOUBLE = Context(["cpu:double"])
 
 
+class _Prepared:
+    """The parts of a node that are equal in all graphs.
+
+    Args:
+        proto: The `NodeProto`.
+        attributes: Its attributes by name, as Python values.
+
+    Attributes:
+        made: What graphs have made of its constants, by name.
+        inputs: The names of its inputs.
+        outputs: The names of its outputs.
+        domain: The domain of its operator.
+        has_graphs: True if it has inner graphs.
+    """
+
+    __slots__ = ("attributes", "domain", "has_graphs", "inputs", "made", "outputs", "proto")
+
+    def __init__(self, proto: Any, attributes: dict[str, Any]) -> None:
+        self.proto = proto
+        self.attributes = attributes
+        self.made: dict[str, Any] = {}
+        self.inputs = list(proto.input)
+        self.outputs = list(proto.output)
+        self.domain: str = "" if proto.domain == "ai.onnx" else proto.domain
+        self.has_graphs = any(held.HasField("g") or held.graphs for held in proto.attribute)
+
+
 class Builder:
     """Builds the graph of a model, or a part of it, from values of its inputs.
 
     Args:
         proto: The `ModelProto`.
         folder: The folder with external tensor files.
+        constants: The initializers by name.
 
     Attributes:
         at: Index of the current node.
         watched: Integer variables of the last built graph that may become too large for float64, by name in errors.
     """
 
-    def __init__(self, proto: Any, folder: Path | None) -> None:
+    def __init__(self, proto: Any, folder: Path | None, constants: Mapping[str, Value]) -> None:
         self._graph = proto.graph
         self._folder = folder
         self._versions = reading.versions_of(proto)
-        self._attributes: dict[int, tuple[Any, dict[str, Any], dict[str, Any]]] = {}
+        self._prepared: dict[int, _Prepared] = {}
+        self._shared = SharedValues(proto.graph, constants)
         self.at = 0
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
         for node in proto.graph.node:
-            self._attributes_of(node)
+            self._prepare(node)
 
     def build(
         self,
@@ -85,17 +115,21 @@ class Builder:
         with auto_forward(False), _computing(compute, self._budget):
             self._run(self._graph, values, start=start, stop=stop)
 
+    def shared_variables(self) -> list[Variable]:
+        """The constants that all graphs of the model share, as far as graphs read them."""
+        return self._shared.variables()
+
     def begin(self) -> None:
         """Marks the start of a call of the model: its budget of nodes is full again."""
         self._budget = Budget()
 
-    def _attributes_of(self, node: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the attributes of a node, and what graphs have made of its constants."""
+    def _prepare(self, node: Any) -> _Prepared:
+        """Returns the parts of a node that are equal in all graphs."""
         # The message is kept beside them, so that its place in memory names it; in a copy that is another.
-        found = self._attributes.get(id(node))
-        if found is None or found[0] is not node:
-            found = self._attributes[id(node)] = node, reading.attributes_of(node, self._folder), {}
-        return found[1:]
+        found = self._prepared.get(id(node))
+        if found is None or found.proto is not node:
+            found = self._prepared[id(node)] = _Prepared(node, reading.attributes_of(node, self._folder))
+        return found
 
     def _run(
         self,
@@ -113,10 +147,16 @@ class Builder:
         nodes = graph.node[start:stop]
         if not is_whole:
             self._budget.take(len(nodes))
-        for at, node in enumerate(each(nodes, "build ONNX") if is_whole and not start else nodes, start):
-            if is_whole:
-                self.at = at
-            self._add(node, values, versions)
+        if not is_whole:
+            for node in nodes:
+                self._add(node, values, versions)
+            return
+        values.update(self._shared.values)
+        for at, node in enumerate(each(nodes, "build ONNX") if not start else nodes, start):
+            self.at = at
+            if at not in self._shared.nodes:
+                self._add(node, values, versions)
+                self._shared.note(at, node, values)
 
     def node(self, at: int, values: Mapping[str, Value | None]) -> Node:
         """A node of the model with its inputs.
@@ -147,10 +187,11 @@ class Builder:
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of an operator's definition, with its inputs."""
         known = self._versions if versions is None else versions
-        if versions is None:
-            attributes, made = self._attributes_of(node)
-        else:
-            attributes, made = reading.attributes_of(node, self._folder), {}
+        held = self._prepare(node) if versions is None else _Prepared(node, reading.attributes_of(node, self._folder))
+        inputs = [values[name] if name else None for name in held.inputs]
+        version = known.get(held.domain, 1)
+        if not held.has_graphs:
+            return Node(node, held.domain, held.attributes, inputs, version, made=held.made)
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
             """Builds an inner graph of the node. Returns its outputs."""
@@ -160,14 +201,8 @@ class Builder:
             self._run(held, inner, versions)
             return [value for _, value in outputs_of(held, inner)]
 
-        has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
-        inputs = [values[name] if name else None for name in node.input]
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        version = known.get(domain, 1)
-        if not has_graphs:
-            return Node(node, domain, attributes, inputs, version, made=made)
-        captured = [held for name in reading.names_read([node]) if (held := values.get(name))]
-        return Node(node, domain, attributes, inputs, version, inside, captured, values, made)
+        captured = [value for name in reading.names_read([node]) if (value := values.get(name))]
+        return Node(node, held.domain, held.attributes, inputs, version, inside, captured, values, held.made)
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
         """The outputs of a node, by its table row or its definition."""
@@ -187,10 +222,13 @@ class Builder:
         """Builds a node of a graph, or of an operator's definition, and adds its outputs to the values."""
         held = self._node(node, values, versions)
         made = self._made(held, self._versions if versions is None else versions)
-        values.update((name, value) for name, value in zip(node.output, made, strict=False) if name)
+        outputs = self._prepare(node).outputs if versions is None else list(node.output)
+        for name, value in zip(outputs, made, strict=False):
+            if name:
+                values[name] = value
         if made and may_outgrow(made[0], held.operator):
             self.watched[f"onnx.Model: {held.operator} {node.output[0]!r}"] = made[0].variable
-        for name in node.output[len(made) :]:
+        for name in outputs[len(made) :]:
             if name:
                 raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
 
@@ -217,16 +255,21 @@ def _is_cast_to_real(node: Node) -> bool:
     return node.operator == "Cast" and reading.dtype_of(node.get("to")).kind == "f"
 
 
+_AS_IT_IS: AbstractContextManager[Any] = nullcontext()
+
+
 def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:
     """The context of a node: double precision for integers of 16 bits and more, as float32 rounds from 2^24 on.
 
     Casts to floats keep the default precision.
     """
-    kinds = [value.dtype.kind for value in given]
-    wide = any(value.dtype.kind in "iu" and value.dtype.itemsize > 1 for value in given)
-    if not wide or "f" in kinds or _is_cast_to_real(node):
-        return nullcontext()
-    return context_scope(_DOUBLE)
+    is_wide = False
+    for value in given:
+        dtype = value.dtype
+        if dtype.kind == "f":
+            return _AS_IT_IS
+        is_wide |= dtype.kind in "iu" and dtype.itemsize > 1
+    return context_scope(_DOUBLE) if is_wide and not _is_cast_to_real(node) else _AS_IT_IS
 
 
 @contextmanager
@@ -270,15 +313,20 @@ def _moved_words(node: Node, row: Row) -> list[Value]:
     return [Words(value, first.vocabulary) for value in _apply(inner, row)]
 
 
+_NO_SOURCES: frozenset[str] = frozenset()
+
+
 def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node by a table row, folded if all inputs are constants."""
     if not row.takes_words and any(isinstance(value, Words) for value in node.inputs):
         return _moved_words(node, row)
     given = [value for value in node.inputs if value is not None]
-    is_known = all(value.known for value in (*given, *node.captured))
-    sources = frozenset[str]()
+    is_known, sources = True, _NO_SOURCES
     for held in (*given, *node.captured):
-        sources |= held.sources
+        if not held.known:
+            is_known = False
+        if held.sources and held.sources is not sources:
+            sources = sources | held.sources if sources else held.sources
     with _precision(node, given):
         made = (row.fold if row.fold is not None and is_known else row.build)(node)
     if is_known and isinstance(made, np.ndarray) and made.dtype.kind == "O":

@@ -13,7 +13,7 @@ from ..._core import clear_memory_cache
 from .values import OnnxError
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Container, Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ class Originals:
 
     def __init__(self, path: Path | None = None) -> None:
         self._places: dict[Variable, tuple[int, int, np.dtype[Any]]] = {}
-        self._freed: list[Variable] = []
+        self._freed: dict[Variable, None] = {}
         self._sums: dict[Variable, int] = {}
         self._file: int | None = None
         if path is not None and os.name == "posix":
@@ -66,32 +66,40 @@ class Originals:
         """
         if self._places and self._now() != self._state:
             return  # the file has changed and could not restore them
-        self._freed = [x for x in self._places if x not in taken]
-        for x in self._freed:
+        new = [x for x in self._places if x not in taken and x not in self._freed]
+        for x in new:
             x.data.clear()
-        if self._freed:
+            self._freed[x] = None
+        if new:
             clear_memory_cache()  # cached buffers of these sizes would rarely be reused
 
-    def restore(self) -> None:
-        """Reloads the values of all freed parameters.
+    def restore(self, wanted: Iterable[Variable] | None = None) -> None:
+        """Reloads the values of freed parameters.
+
+        Args:
+            wanted: Variables, of which the freed parameters are reloaded. By default all are.
 
         Raises:
             OnnxError: If the file was written in the meantime.
         """
-        while self._freed:
-            x = self._freed[-1]
-            start, end, dtype = self._places[x]
-            content = os.pread(self._file, end - start, start)  # type: ignore[arg-type]
-            if len(content) == end - start and self._now() == self._state:
-                values = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(dtype, copy=False)
-                if _checksum(values) == self._sums[x]:
-                    x.d = values.astype(np.float32, copy=False)
-                    self._freed.pop()
-                    continue
-            raise OnnxError(
-                "onnx.Model: expected the file of its parameters as it was when it was loaded, got one that was "
-                "written since then"
-            )
+        for x in list(self._freed) if wanted is None else wanted:
+            if x in self._freed:
+                self._load(x)
+                del self._freed[x]
+
+    def _load(self, x: Variable) -> None:
+        """Reloads the values of a parameter."""
+        start, end, dtype = self._places[x]
+        content = os.pread(self._file, end - start, start)  # type: ignore[arg-type]
+        if len(content) == end - start and self._now() == self._state:
+            values = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(dtype, copy=False)
+            if _checksum(values) == self._sums[x]:
+                x.d = values.astype(np.float32, copy=False)
+                return
+        raise OnnxError(
+            "onnx.Model: expected the file of its parameters as it was when it was loaded, got one that was written "
+            "since then"
+        )
 
 
 def _checksum(values: NDArray[Any]) -> int:

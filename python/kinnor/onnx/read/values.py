@@ -155,6 +155,7 @@ class Value:
         dtype: The ONNX element type. Computed variables hold floats.
         is_parameter: Whether the variable is a parameter.
         sources: The inputs of the model on which it depends.
+        restore: Reloads the values of variables that were freed.
     """
 
     def __init__(
@@ -163,10 +164,12 @@ class Value:
         dtype: Any = None,
         is_parameter: bool = False,
         sources: frozenset[str] = frozenset(),
+        restore: Callable[[list[Variable]], None] | None = None,
     ) -> None:
         self._array = None if isinstance(content, Variable) else np.asarray(content)
         self._variable = content if isinstance(content, Variable) else None
         self._is_parameter = is_parameter
+        self._restore = restore
         self._moved: Variable | None = None
         self.dtype = np.dtype(content.dtype if dtype is None and not isinstance(content, Variable) else dtype)
         self.sources = sources
@@ -175,6 +178,8 @@ class Value:
     def array(self) -> NDArray[Any] | None:
         """The elements of a constant, or a copy of a parameter's current values. None for computed values."""
         if self._is_parameter:
+            if self._restore is not None:
+                self._restore([self.variable])
             return cast(self.variable.d, self.dtype)
         return self._array
 

@@ -28,7 +28,7 @@ from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 from .stages import StageEndsError, Stages, keep, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -121,8 +121,11 @@ class Model:
         # The parameters that graphs read, including graphs that are out of the cache but still run.
         self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
         self._proto = reading.without_arrays(proto, moved)
-        folding = Folding([value.variable for value in self._constants.values() if value.dtype.kind == "f"])
-        self._stages = Stages(self._proto.graph, Builder(self._proto, folder), self._constants, folding)
+        floats = [value.variable for value in self._constants.values() if value.dtype.kind == "f"]
+        folding = Folding(floats, self._restore)
+        self._stages = Stages(
+            self._proto.graph, Builder(self._proto, folder, self._constants), self._constants, folding
+        )
 
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
@@ -131,7 +134,11 @@ class Model:
         """Registers an array as a parameter."""
         parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
         self._parameters[name] = parameter
-        return Value(parameter, array.dtype, is_parameter=True)
+        return Value(parameter, array.dtype, is_parameter=True, restore=self._restore)
+
+    def _restore(self, wanted: Iterable[Variable]) -> None:
+        """Reloads the values of freed parameters among variables."""
+        self._originals.restore(wanted)
 
     @property
     def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
@@ -203,7 +210,9 @@ class Model:
             root.visit(lambda f: taken.update(f.inputs))
         given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
         taken.update(value.variable for value in given if not value.known)
-        self._taken.setdefault(pool, set()).update(taken.intersection(self._parameters.values()))
+        taken.intersection_update(self._parameters.values())
+        self._taken.setdefault(pool, set()).update(taken)
+        self._restore(taken)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -298,13 +307,14 @@ class Model:
         graph = None if pool is None else pool.free()
         if pool is not None and graph is not None:
             return pool, graph
-        self._originals.restore()
         while True:
             try:
                 inputs, values = self._built(given)
                 break
             except StageEndsError as end:
                 self._split = end.at  # with these shapes, an earlier node needs values
+        if self._split is not None or self._is_computed_at_once:
+            self._originals.restore()  # later stages may read any parameter
         if self._is_computed_at_once:
             return GraphPool(), self._stages.graph(inputs, values)
         graph = self._stages.graph(inputs, values, self._split)

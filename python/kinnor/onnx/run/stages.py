@@ -88,6 +88,7 @@ class Stages:
         if stop is not None:
             made.stop = stop
         if self.folding is not None:
+            self.folding.share(self._builder.shared_variables())
             self.folding.fold(made.roots, [*made.inputs, *self._carried])
         return made
 

@@ -130,6 +130,7 @@ impl<'a> Simulation<'a> {
         self.change(block, |held| *held = SimulatedValue { cleared: true, ..SimulatedValue::default() });
     }
 
+    /// Runs a step: its arrays come into memory in these types, and the peak grows if they need more.
     fn step(&mut self, touches: &[Touch], temporary: usize) {
         for Touch { block, dtype, write } in touches.iter().copied() {
             let held = self.held[block as usize];

@@ -80,6 +80,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Sums a block of `R` x `C` taps for all planes, a register of columns at a time.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize>(&self) {
         let (plane, w) = self.sees;
@@ -105,6 +106,7 @@ impl<T: Float> SlidingSum<'_, T> {
         }
     }
 
+    /// Sums the taps for one register of columns and all rows of outputs.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)] // counts from the compiler, so that sums stay in registers
     unsafe fn rows<V: Vector<T = T>, const STEP: usize, const R: usize, const C: usize, const WHOLE: bool>(

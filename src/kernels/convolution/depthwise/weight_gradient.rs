@@ -126,6 +126,7 @@ impl<T: Float> PlaneDots<'_, T> {
         *parts = sums;
     }
 
+    /// Adds the products of `M` rows to the sums of the taps.
     #[inline(always)]
     unsafe fn band<
         V: Vector<T = T>,

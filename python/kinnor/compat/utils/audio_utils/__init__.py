@@ -159,7 +159,7 @@ def ausave(
     except (RuntimeError, TypeError, ValueError) as error:
         raise AudioError(f"ausave: expected samples that {kind} has, got {samples.dtype}: {error}") from error
     # soundfile does not report the system's error, so open the file here first.
-    with replacing(path) as temporary:
+    with replacing(path, durable=False) as temporary:
         Path(temporary).write_bytes(content.getbuffer())
 
 

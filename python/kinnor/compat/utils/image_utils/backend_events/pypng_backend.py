@@ -61,7 +61,7 @@ class PngBackend(PilBackend):
         height, width, channels = planes.shape
         kinds = {"greyscale": channels < 3, "alpha": channels in (2, 4)}
         writer = pypng("imsave").Writer(width, height, bitdepth=16, **kinds)
-        with replacing(path) as temporary, temporary.open("wb") as file:
+        with replacing(path, durable=False) as temporary, temporary.open("wb") as file:
             writer.write(file, planes.reshape(height, -1).tolist())
 
 

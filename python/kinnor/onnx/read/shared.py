@@ -1,0 +1,115 @@
+"""Values of a model that depend on its constants only. They are computed once for the graphs of all shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .containers import Absent, Items, Maps, Words
+from .values import Value, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from ..._core import Variable
+
+__all__ = ["SharedValues"]
+
+_LARGE = 1 << 16
+"""Constants of floats from this size in bytes on are held as variables only, not as arrays, too."""
+
+_RANDOM = frozenset(
+    [
+        *("Bernoulli", "Dropout", "Multinomial"),
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+    ]
+)
+"""Operators whose outputs differ between calls."""
+
+
+class SharedValues:
+    """Outputs of nodes whose inputs are constants of the model, by name.
+
+    Args:
+        graph: The `GraphProto`.
+        constants: The initializers by name. Parameters are among them; they are no constants.
+
+    Attributes:
+        values: The outputs by name.
+        nodes: Indices of the nodes.
+    """
+
+    def __init__(self, graph: Any, constants: Mapping[str, Value]) -> None:
+        self.values: dict[str, Value] = {}
+        self.nodes: set[int] = set()
+        self._constants = {name: value for name, value in constants.items() if value.known}
+        self._fitting = [_fits(node) for node in graph.node]
+
+    def note(self, at: int, node: Any, values: dict[str, Value | None]) -> None:
+        """Takes the outputs of a node if they depend on constants of the model only.
+
+        Args:
+            at: Index of the node.
+            node: The `NodeProto`.
+            values: Values by name.
+        """
+        if not self._fitting[at]:
+            return
+        if not all(not name or name in self.values or name in self._constants for name in node.input):
+            self._fitting[at] = False
+            return
+        made = {name: values.get(name) for name in node.output if name}
+        if not all(value is not None and _is_held(value) for value in made.values()):
+            return
+        for name, value in made.items():
+            values[name] = self.values[name] = _without_array(value)  # type: ignore[arg-type]
+        self.nodes.add(at)
+
+    def variables(self) -> list[Variable]:
+        """The variables of the constants, as far as graphs read them."""
+        held = [*self._constants.values(), *self.values.values()]
+        return [value._variable for value in held if value._variable is not None]
+
+
+def _fits(node: Any) -> bool:
+    """True if the outputs of a node follow from its explicit inputs."""
+    has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
+    return not has_graphs and node.op_type not in _RANDOM
+
+
+def _is_held(value: Value) -> bool:
+    """True if a value is a constant tensor of numbers."""
+    return value.known and not isinstance(value, (Absent, Items, Maps, Words))
+
+
+class _HeldValue(Value):
+    """A constant that is held as a variable.
+
+    Args:
+        value: The constant.
+    """
+
+    def __init__(self, value: Value) -> None:
+        super().__init__(value.variable, value.dtype)
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """A copy of the elements."""
+        return cast(self.variable.d, self.dtype)
+
+    @property
+    def is_computed(self) -> bool:
+        """False: it is a constant."""
+        return False
+
+    @property
+    def known(self) -> bool:
+        """True: it is a constant."""
+        return True
+
+
+def _without_array(value: Value) -> Value:
+    """A constant without its array, if that is large and a variable holds the same numbers."""
+    is_large = value.dtype.kind == "f" and value.dtype.itemsize <= 4 and value.n_bytes >= _LARGE
+    return _HeldValue(value) if is_large else value

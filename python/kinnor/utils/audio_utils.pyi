@@ -1,6 +1,0 @@
-"""kinnor.compat.utils.audio_utils under NNabla's path."""
-
-# Written by `make stubs`; do not edit.
-
-from kinnor.compat.utils.audio_utils import *
-from kinnor.compat.utils.audio_utils import __all__ as __all__
