@@ -122,7 +122,7 @@ def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None)
 def _advice(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
     """The end of an error about an unknown argument."""
     other = elsewhere.get(name)
-    if other is None:
+    if other is None or (other.isidentifier() and other not in known):
         return question(name, known)
     return f"; did you mean {other!r}?" if other in known else f"; {other}"
 

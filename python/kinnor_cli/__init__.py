@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
-    "train": ("train", "train a network as its project file says"),
-    "forward": ("forward", "run a network on a data set, and write what comes out as a CSV file"),
+    "train": ("train", "train the network of a project file"),
+    "forward": ("forward", "run a network on a CSV data set, and write its outputs as another one"),
     "infer": ("forward", "run a network on files of numbers"),
     "convert": ("convert", "convert files of networks and parameters"),
-    "dump": ("convert", "show what is in a file of networks"),
-    "optimize": ("optimize", "make affine layers of products by parameters and sums after them"),
+    "dump": ("convert", "show networks, inputs, outputs and parameters of a file"),
+    "optimize": ("optimize", "merge matrix products and the sums after them into affine layers"),
     "profile": ("measure", "measure how long each function of a network takes"),
-    "draw": ("draw", "draw networks as SVG pictures"),
-    "draw_graph": ("draw", "the same under NNabla's name"),
-    "plot_series": ("plot", "plot what a MonitorSeries wrote"),
-    "plot_timer": ("plot", "plot what a MonitorTimeElapsed wrote"),
-    "create_image_classification_dataset": ("images", "make a CSV data set of folders with images, one for each class"),
-    "create_object_detection_dataset": ("detection", "make a CSV data set of images with boxes of objects"),
-    "digits": ("images", "write the digits that come with Kinnor as folders with images, one for each class"),
+    "draw": ("draw", "draw networks as SVG pictures or HTML pages"),
+    "draw_graph": ("draw", "the same as draw, under NNabla's name"),
+    "plot_series": ("plot", "plot the curves that a MonitorSeries wrote"),
+    "plot_timer": ("plot", "plot the times that a MonitorTimeElapsed wrote"),
+    "create_image_classification_dataset": ("images", "make a CSV data set from a folder of images for each class"),
+    "create_object_detection_dataset": ("detection", "make a CSV data set from images with boxes of objects"),
+    "digits": ("images", "write Kinnor's digits as a folder of images for each class"),
     "conv_dataset": ("cache", "convert a CSV data set into arrays that are read faster"),
-    "encode_param": ("text", "make a file of parameters of text files"),
+    "encode_param": ("text", "make a file of parameters from text files"),
     "decode_param": ("text", "write parameters as text files"),
-    "function_info": ("functions", "list functions, all or those of a file"),
+    "function_info": ("functions", "list all functions, or the functions of a file"),
     "version": ("facts", "show the version"),
-    "info": ("facts", "show what Kinnor was built for and how it is set up"),
+    "info": ("facts", "show versions, instruction set, threads and other settings"),
 }
-"""By name: the module of `kinnor.cli` that does it, and what it does."""
+"""The module of `kinnor.cli` and the summary of each command."""
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit status."""
@@ -108,4 +108,4 @@ def _help() -> str:
     """Returns the list of commands."""
     width = max(map(len, COMMANDS))
     commands = "\n".join(f"  {name:{width}}  {text}" for name, (_, text) in COMMANDS.items())
-    return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` says what each takes:\n\n{commands}"
+    return f"usage: kinnor COMMAND ...\n\nCommands; `kinnor COMMAND --help` shows its arguments:\n\n{commands}"

@@ -114,3 +114,18 @@ def test_a_column_that_is_there_twice(tmp_path, header):
     (tmp_path / "set.csv").write_text(f"{header}\n{row}\n")
     with pytest.raises(DataError, match="expected a column for each variable"):
         CsvDataSource(tmp_path / "set.csv")
+
+
+def test_headers_are_names(tmp_path):
+    path = tmp_path / "set.csv"
+    for header in ("1,2,0", "0.5, 1e3,-1", "#id,3,4"):
+        path.write_text(f"{header}\n3,4,1\n5,6,1\n")
+        with pytest.raises(DataError, match="expected a header with names such as x__0,x__1,y, got numbers"):
+            CsvDataSource(path)
+    path.write_text("x,y\n")
+    with pytest.raises(DataError, match="expected rows below the header, got none"):
+        CsvDataSource(path)
+    path.write_text("x__0, x__1 , y\n1, 2, 0\n")
+    source = CsvDataSource(path)
+    assert source.variables == ["x", "y"]
+    assert [each.tolist() for each in source.next()] == [[1.0, 2.0], [0.0]]

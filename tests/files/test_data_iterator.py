@@ -490,6 +490,11 @@ def test_source_by_itself():
         (lambda: data_iterator_simple(number, 4, 0), "`batch_size` to be at least 1, got 0"),
         (lambda: data_iterator_simple(number, 0, 4), "`num_examples` to be at least 1, got 0"),
         (lambda: data_iterator_simple(float, 4, 2), "to return a tuple"),
+        (
+            lambda: data_iterator_simple(lambda i: np.zeros((1, 8, 8)), 4, 2),
+            r"got one array of shape \(1, 8, 8\); a comma",
+        ),
+        (lambda: data_iterator_simple(lambda i: np.zeros(3), 4, 2), r"got one array of shape \(3,\)"),
         (lambda: data_iterator(Own(0), 2, with_memory_cache=False), "an empty one"),
         (lambda: data_iterator_simple(lambda i: (np.zeros(i),), 4, 2, use_thread=False).next(), "one shape"),
     ],
@@ -575,3 +580,24 @@ def test_an_iterator_draws_its_orders_as_its_generator_does(use_thread):
     rng = np.random.RandomState(5)
     with data_iterator_simple(number, 10, 5, True, rng, use_thread) as batches:
         assert examples(batches, 8) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("num_workers", "`n_workers` of data_iterator"),
+        ("drop_last", ".* filled from the next epoch"),
+        ("generator", "did you mean 'rng'"),
+        ("collate_fn", "arrays of one shape are stacked"),
+        ("shufle", "did you mean 'shuffle'"),
+    ],
+)
+def test_arguments_of_other_libraries_are_explained(name, told):
+    calls = (
+        lambda **more: data_iterator_simple(number, 4, 2, **more),
+        lambda **more: kinnor.data.data_iterator.data_iterator_csv_dataset("none.csv", 2, **more),
+        lambda **more: kinnor.data.data_iterator.data_iterator_image_folder("none", 2, **more),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=f"got an argument '{name}'; {told}"):
+            call(**{name: 1})

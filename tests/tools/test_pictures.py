@@ -122,6 +122,7 @@ def test_a_plan_is_a_picture_beside_its_text(tmp_path):
     x = nn.Variable((256, 256), need_grad=True)
     loss = F.mean(F.tanh(F.tanh(x)))
     report = nn.plan_report(loss)
+    assert repr(report) == str(report) and report.count("\n") > 3
     assert isinstance(report, str) and report.splitlines()[1].split()[:2] == ["1", "Tanh"]
     report.save(tmp_path / "plan.html")
     page = (tmp_path / "plan.html").read_text("utf-8")

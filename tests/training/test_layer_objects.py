@@ -277,3 +277,11 @@ def test_networks_of_layers_are_saved(tmp_path):
 def test_names_of_other_libraries_are_explained(name, other):
     with pytest.raises(AttributeError, match=f"'kinnor.layers' has no attribute '{name}'; did you mean '{other}'"):
         getattr(L, name)
+
+
+def test_biases_and_normalizations_are_known_by_their_names():
+    layers = [make() for make, *_ in CASES.values()] + [L.LSTM(2, 3), L.GRU(2, 3), L.MultiHeadAttention(4, 2)]
+    for layer in layers:
+        for name, _ in layer.named_parameters():
+            is_weight = any(part in name for part in ("W", "weight", "slope"))
+            assert is_weight != name.endswith(("b", "bias", "beta", "gamma")), (layer, name)

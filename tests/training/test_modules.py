@@ -1,9 +1,12 @@
 """Modules in the way that PyTorch has them: submodules in containers, modes, states, and what `repr` shows."""
 
+import re
+
 import numpy as np
 import pytest
 
 import kinnor as nn
+import kinnor.core.module
 import kinnor.functions as F
 import kinnor.parametric_functions as PF
 from kinnor import _core
@@ -277,8 +280,30 @@ def test_names_of_pytorch_are_explained():
         Dense(2).cuda()
     with pytest.raises(AttributeError, match=r"'Dense' has no attribute 'weight'$"):
         _ = Dense(2).weight
+    for name, told in (
+        ("forward", "; write model(x); a subclass defines `call`"),
+        ("register_buffer", "; write set_parameter(name, variable)"),
+        ("fit", "; write kinnor.fit(model, (inputs, targets), loss)"),
+        ("freeze", "; write model.requires_grad_(False)"),
+        ("half", "; write kinnor.context_scope"),
+    ):
+        with pytest.raises(AttributeError) as raised:
+            getattr(module, name)
+        assert told in str(raised.value)
     with pytest.raises(TypeError, match=r"got builtin_function_or_method: kinnor\.layers\.Activation"):
         nn.Sequential(F.relu)
+
+
+def test_places_of_attributes_of_other_libraries():
+    module, buffer = Dense(2), nn.Variable.from_numpy_array(np.ones(2, np.float32))
+    module.set_parameter("mean", buffer)
+    buffer.need_grad = False
+    assert list(module.state_dict()) == ["mean"] and list(module.named_parameters()) == []
+    for text in kinnor.core.module._WRITE.values():
+        for name in re.findall(r"model\.(\w+)\(|^(set_\w+)\(", text):
+            assert hasattr(module, "".join(name)), text
+        for name in re.findall(r"kinnor\.(\w+)", text):
+            assert hasattr(nn, name), text
 
 
 @pytest.mark.parametrize(

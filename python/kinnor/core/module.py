@@ -61,6 +61,22 @@ _ELSEWHERE = {
 }
 """Names that PyTorch's modules have for the same attribute."""
 
+_WRITE = {
+    "bfloat16": "kinnor.context_scope with a context of `bfloat16` around the graph",
+    "compile": "kinnor.fit(model, data, loss); a static graph is the compiled form",
+    "double": "kinnor.context_scope(kinnor.Context(['cpu:double'])) around the graph",
+    "fit": "kinnor.fit(model, (inputs, targets), loss)",
+    "float": "nothing: parameters are float32",
+    "forward": "model(x); a subclass defines `call`",
+    "freeze": "model.requires_grad_(False)",
+    "half": "kinnor.context_scope with a context of `half` around the graph",
+    "predict": "model.eval()(x)",
+    "register_buffer": "set_parameter(name, variable), with a variable whose `need_grad` is False",
+    "requires_grad": "model.requires_grad_(False) to freeze the module",
+    "trainable": "model.requires_grad_(False) to freeze the module",
+}
+"""Replacements for attributes that modules of other libraries have."""
+
 
 class LoadedNames(NamedTuple):
     """The result of `Module.load_state_dict`: the names that were not loaded."""
@@ -605,6 +621,8 @@ class Module:
         """The end of an error about an attribute that PyTorch's modules have and this one has not."""
         if name in ("cpu", "cuda", "to"):
             return ": Kinnor computes on CPUs"
+        if name in _WRITE:
+            return f"; write {_WRITE[name]}"
         other = _ELSEWHERE.get(name)
         return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 

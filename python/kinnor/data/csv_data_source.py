@@ -36,6 +36,7 @@ class CsvDataSource(DrawingDataSource):
 
     The header of a column is the name of a variable, optionally followed by `:` and a label. A cell is a number, which
     becomes an array of one element, or the path of a file relative to the CSV file: an image, a table or an array.
+    Spaces around a header are ignored.
     Columns `v__0`, `v__1` and so on form a vector `v`. Columns whose header begins with `#` are ignored.
 
     Args:
@@ -67,7 +68,14 @@ class CsvDataSource(DrawingDataSource):
             raise DataError(f"CsvDataSource: expected a CSV file, got {self._filename}: {error}") from error
         if not rows or not any(rows[0]):
             raise DataError(f"CsvDataSource: expected a header, got none in {self._filename}")
+        rows[0] = [name.strip() for name in rows[0]]
         kept = [i for i, name in enumerate(rows[0]) if not name.startswith("#")]
+        if all(_is_number(rows[0][i]) for i in kept):
+            raise DataError(
+                f"CsvDataSource: expected a header with names such as x__0,x__1,y, got numbers in {self._filename}"
+            )
+        if len(rows) == 1:
+            raise DataError(f"CsvDataSource: expected rows below the header, got none in {self._filename}")
         for number, row in enumerate(rows):
             if len(row) != len(rows[0]):
                 raise DataError(
@@ -134,6 +142,15 @@ class CsvDataSource(DrawingDataSource):
         except (OSError, ValueError) as error:
             where = f"row {index + 1} of {self._filename}"
             raise DataError(f"CsvDataSource: expected a number or a file, got {cell!r} in {where}: {error}") from error
+
+
+def _is_number(text: str) -> bool:
+    """True if a cell is a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _column(header: str) -> _Column:

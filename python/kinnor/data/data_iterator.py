@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _check, _core
-from .._suggest import absence
+from .._suggest import absence, explained
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source
@@ -32,6 +32,19 @@ __all__ = [
     "data_iterator_image_folder",
     "data_iterator_simple",
 ]
+
+ELSEWHERE = {
+    "collate_fn": "arrays of one shape are stacked; `map` of a data source changes examples",
+    "drop_last": "every batch has `batch_size` examples; the last one of an epoch is filled from the next epoch",
+    "num_workers": "`n_workers` of data_iterator and data_iterator_image_folder is the number of threads",
+    "pin_memory": "there is no device to copy to",
+    "generator": "rng",
+    "target_size": "shape",
+    "image_size": "shape",
+    "delimiter": "cells are separated by commas; numpy.loadtxt reads other files",
+    "sep": "cells are separated by commas; numpy.loadtxt reads other files",
+}
+"""Arguments of PyTorch's `DataLoader`, Keras and pandas, and what takes their place."""
 
 
 def data_iterator(
@@ -92,6 +105,7 @@ def _forwarded(rng: RandomState | None) -> RandomState | None:
     return None if _core.is_nnabla() else rng
 
 
+@explained("data_iterator_simple", ELSEWHERE)
 def data_iterator_simple(
     load_func: Callable[[int], Sequence[Any]],
     num_examples: int,
@@ -186,6 +200,7 @@ def data_iterator_concat_datasets(
     )
 
 
+@explained("data_iterator_csv_dataset", ELSEWHERE)
 def data_iterator_csv_dataset(
     uri: str | os.PathLike[str],
     batch_size: int,
@@ -241,6 +256,7 @@ def data_iterator_csv_dataset(
     )
 
 
+@explained("data_iterator_image_folder", ELSEWHERE)
 def data_iterator_image_folder(
     folder: str | os.PathLike[str],
     batch_size: int,

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import _check, _core
 from .cache_data_source import CacheDataSource
 from .csv_data_source import CsvDataSource
@@ -49,6 +51,11 @@ class SimpleDataSource(DataSource):
             raise DataError(
                 "SimpleDataSource: expected `load_func` to return a tuple with the arrays of an example, "
                 f"got {type(first).__name__}"
+            )
+        if isinstance(first, np.ndarray) and not _core.is_nnabla():
+            raise DataError(
+                "SimpleDataSource: expected `load_func` to return a tuple of arrays, got one array of shape "
+                f"{first.shape}; a comma after it, `return x,`, makes a tuple"
             )
         self._load_func = load_func
         self._size = num_examples

@@ -42,6 +42,9 @@ class PlanReport(str):
     facts: dict[str, Any]
     moments: Sequence[Moment]
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_html_(self) -> str:
         """Returns the report as HTML, for notebooks."""
         return STYLE + self._body()

@@ -153,10 +153,10 @@ def _network(outputs: Any, inputs: Mapping[str, Variable] | None) -> _Network:
     names = {x: key for key, x in parameters.get_parameters(grad_only=False).items()}
     if inputs is not None:
         check_inputs("onnx.save", inputs)
-        network = _Network(ends, inputs, names)
-        read = {x for function in network.functions for x in function.inputs} | set(network.outputs.values())
+        found = _Network(ends, inputs, names)
+        read = {x for function in found.functions for x in function.inputs} | set(ends.values())
         check_inputs("onnx.save", inputs, read)
-        return network
+        return found
     whole = _Network(ends, {}, names)
     starts = {}
     for function in whole.functions:
