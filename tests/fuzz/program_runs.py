@@ -163,10 +163,17 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
     for x in chosen.values():
         m = x.pair.data
         m.root.version += 1
-        if np.float32 in (x.variable.data.dtype, x.variable.grad.dtype):
+        if np.float32 in (written_type(x.variable.data), written_type(x.variable.grad)):
             p.rtol = 3e-4  # the new values, or the sum with the decay, are rounded in any context
         if np.any(x.pair.grad.value):
             m.write(m.value - lr * formula(x.pair.grad.value))
+
+
+def written_type(array: nn.NdArray) -> Any:
+    """The type of the elements, or None if the array has no memory."""
+    with contextlib.suppress(nn.GraphError):
+        return array.dtype
+    return None
 
 
 @step(a=ANY, retain=FLAG, forward_first=[True, True, False])
