@@ -29,6 +29,7 @@ pub(super) struct Variable {
 }
 
 impl Variable {
+    /// A new Python object for a variable. Handles on one variable are equal, not identical.
     pub(super) fn wrap(py: Python<'_>, variable: graph::Variable) -> PyResult<Bound<'_, Self>> {
         let made = Bound::new(py, Self { variable, info: Mutex::new(None) })?;
         collected(&made, any_user_operation_alive());
@@ -50,9 +51,11 @@ pub(super) struct NdArray {
 
 /// The array of an object. An object of a derived class has none until `NdArray.__init__` was called.
 pub(super) enum ArrayCell {
+    /// Known when the object was made.
     Made(graph::NdArray),
     /// The values of an output that no run had computed when the object was made.
     Output(graph::NdArray),
+    /// Set by `NdArray.__init__`.
     Late(OnceLock<graph::NdArray>),
 }
 
@@ -79,6 +82,7 @@ impl From<graph::NdArray> for NdArray {
 }
 
 impl NdArray {
+    /// A new Python object for an array.
     pub(super) fn wrap(py: Python<'_>, array: graph::NdArray) -> PyResult<Bound<'_, Self>> {
         Bound::new(py, Self::from(array))
     }

@@ -29,10 +29,12 @@ pub(super) struct Info {
 }
 
 impl Function {
+    /// A handle on a function of a graph.
     pub(super) fn wrap(function: graph::Function) -> Self {
         Self { function: Some(function) }
     }
 
+    /// The function. An error if the object belongs to no graph.
     pub(super) fn graph_function(&self) -> Result<graph::Function> {
         self.function().cloned()
     }

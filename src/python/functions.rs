@@ -281,6 +281,7 @@ fn signature(row: &Row) -> String {
     format!("({})", parts.join(", "))
 }
 
+/// The C function behind every generated function. The state of the module `slf` is the number of the row.
 unsafe extern "C" fn trampoline(
     slf: *mut ffi::PyObject,
     args: *const *mut ffi::PyObject,

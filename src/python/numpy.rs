@@ -242,6 +242,7 @@ impl Drop for Lender {
     }
 }
 
+/// Releases the arrays in [`RETURNED`]. Called by Python between two instructions.
 extern "C" fn give_back(_: *mut c_void) -> c_int {
     Python::attach(|_| {
         let returned = std::mem::take(&mut *RETURNED.lock());

@@ -122,10 +122,12 @@ pub(super) fn constant<'py>(
     Ok(Some(Variable::wrap(x.py(), variable)?.into_any()))
 }
 
+/// True for a `Variable` or an `NdArray`.
 fn is_operand(o: &Bound<'_, PyAny>) -> bool {
     o.is_instance_of::<Variable>() || o.is_instance_of::<NdArray>()
 }
 
+/// Python's `NotImplemented`, upon which it tries the other operand.
 fn not_implemented(py: Python<'_>) -> Bound<'_, PyAny> {
     py.NotImplemented().into_bound(py)
 }

@@ -105,6 +105,7 @@ impl Variable {
     }
 }
 
+/// A handle without `info`.
 fn wrap(variable: graph::Variable) -> Variable {
     Variable { variable, info: Mutex::new(None) }
 }

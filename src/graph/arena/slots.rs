@@ -194,7 +194,7 @@ pub(super) struct FunctionSlot {
     pub(super) mark: u32,
     /// Scratch number of one graph traversal.
     pub(super) at: u32,
-    /// What its last run in the graph saved.
+    /// State saved by its last run in the graph.
     pub(super) provenance: Provenance,
     /// As `provenance`, for manual runs on other arrays.
     pub(super) manual: Option<Box<ManualRun>>,

@@ -43,7 +43,7 @@ struct RouteNode {
 pub(crate) struct GradientRoute {
     /// By descending rank.
     pub(crate) order: Vec<Ix>,
-    /// All slots. Those of targets come first.
+    /// All slots. Slots of targets come first.
     pub(crate) places: Vec<GradientSlot>,
     /// One for each function of `order`.
     nodes: Vec<RouteNode>,

@@ -37,7 +37,7 @@ pub(crate) struct BackwardPlan {
     pub(crate) steps: Vec<BackwardStep>,
     /// Gradients without contributions, which are zeroed before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,
-    /// What to clear after steps, in their order.
+    /// Storages to clear after steps, in the order of the steps.
     pub(crate) clears: Vec<Release>,
     /// Data that may have been dropped, and is recomputed before a step reads it.
     pub(crate) restored: Vec<(u32, Ix, Arc<Storage>)>,

@@ -21,7 +21,7 @@ pub(crate) struct RunContext<'a> {
     pub(crate) guard: Option<&'a RunGuard>,
     /// The plan has run before, and may use more memory at a time than single steps do.
     optimise: bool,
-    /// Clears are recorded for a test, see [`clear_record`](crate::graph::lifetime::clear_record).
+    /// Clears are recorded for a test, see [`clear_record`].
     recording: bool,
     pub(crate) timer: Timer,
     /// True if results are checked for non-finite numbers.

@@ -137,7 +137,7 @@ impl Variable {
         run(&[self.ix()], options, None)
     }
 
-    /// Computes this variable. Skips the functions in `closed`, and adds to it those that ran.
+    /// Computes this variable. Skips the functions in `closed`, and adds the functions that ran to it.
     ///
     /// ```
     /// use kinnor::graph::{Closed, ForwardOptions, Function, Variable, apply};

@@ -93,7 +93,7 @@ pub(crate) struct BackwardStep {
     pub(crate) gy: SmallVec<[Operand; 1]>,
     /// Gradients of the inputs. None if not wanted.
     pub(crate) gx: SmallVec<[Option<GradientSink>; 3]>,
-    /// What the forward run saved.
+    /// State saved by the forward run.
     pub(crate) provenance: ProvenancePtr,
     /// The input whose gradient may reuse the memory of the output's gradient, which the plan clears after the step.
     pub(crate) over: Option<usize>,

@@ -48,7 +48,7 @@ pub(super) struct Window {
     pub(super) width: usize,
     /// The number of rows for each position of the first axis.
     pub(super) inner: usize,
-    /// From the source element of a position to that of the next one in the row.
+    /// The distance in the source between adjacent positions of a row.
     pub(super) step: usize,
     /// The length of a row of the source.
     pub(super) length: usize,

@@ -7,6 +7,7 @@
 /// a function that has the instructions.
 #[allow(missing_docs, clippy::missing_safety_doc)] // documented for all
 pub(super) unsafe trait IntegerDots: Copy {
+    /// The number of columns.
     const WIDTH: usize;
     /// Four terms of each column.
     type Weights: Copy;

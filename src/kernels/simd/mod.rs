@@ -162,6 +162,7 @@ in_registers!(in_registers_f64, f64, F64x8, F64x4, F64x2);
 pub unsafe trait Vector: Copy {
     type T: Float;
     type Mask: Copy;
+    /// Numbers in a register.
     const WIDTH: usize;
     /// True if the compiler chooses the registers. Loops then count at run time, since unrolled copies would be
     /// large.

@@ -150,7 +150,7 @@ fn range<T: Float>(low: T, high: T, first: T, last: T, eps: f64) -> Range {
     }
 }
 
-/// The ranges for all parameters.
+/// The range for each element of `qr_min`, `qr_max`, `ql_min` and `ql_max`.
 fn ranges<T: Float>([low, high, first, last]: [&[T]; 4], eps: f64) -> List<Range> {
     (0..low.len()).map(|i| range(low[i], high[i], first[i], last[i], eps)).collect()
 }

@@ -196,7 +196,7 @@ fn at(x: Sym, i: usize) -> Sym {
     part.reshape(&shape[1..])
 }
 
-/// A range of an axis.
+/// The part of `x` in a range along an axis.
 fn cut(x: Sym, axis: usize, range: std::ops::Range<usize>) -> Sym {
     let n = x.shape().ndim();
     let bounds = |v: usize| Some((0..n).map(|a| (a == axis).then_some(v as i64)).collect());

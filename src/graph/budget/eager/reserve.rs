@@ -246,7 +246,7 @@ fn missing(slot: &Operand) -> usize {
 /// A backward run within the budget under which its graph was built.
 struct BudgetedBackward {
     pool: Arc<EvictionPool>,
-    /// What the next functions read, which must not be evicted.
+    /// Storages that the next functions read, and that must not be evicted.
     pins: Pins,
     /// Charges allocations of the run to the budget of the graph, on any thread.
     _paying: Paying,

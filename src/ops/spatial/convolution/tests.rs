@@ -254,7 +254,7 @@ fn depthwise_convolution_equals_its_formula() {
 }
 
 #[test]
-fn many_positions_are_unfolded_in_blocks() {
+fn convolution_in_several_blocks_equals_its_formula() {
     // 150 * 25 rows: the 320 positions do not fit into one block, and blocks do not end with a row of positions.
     let c = case(&[1], [150, 2, 1], &[24, 20], &[5, 5], [&[0, 0], &[1, 1], &[1, 1]]);
     let (x, w, gy) = (sample(&c.x_shape(), 1), sample(&c.w_shape(), 2), sample(&c.y_shape(), 3));
