@@ -17,7 +17,9 @@ def mode(request):
 
 
 A = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 4.0]])
+"""The matrix of a linear map from R^3 to R^2."""
 X = np.array([0.3, -0.7, 1.1])
+"""A point of R^3 to differentiate at."""
 
 
 def variable(values, need_grad=True):

@@ -10,6 +10,7 @@ import kinnor.parametric_functions as PF
 from kinnor import _core, autodiff
 
 MODES = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+"""Runs a test once with a static graph and once eagerly."""
 
 
 @pytest.fixture(autouse=True)
@@ -411,6 +412,7 @@ SEGMENTS = {
     "zeros": lambda u, v: F.forget(lambda a, b: nn.Variable(a.shape) + F.sin(a), u, v),
     "nothing written": lambda u, v: F.forget(lambda a, b: (F.sin(a), nn.Variable(a.shape)), u, v)[0],
 }
+"""Functions of two arrays, by name. Under `F.forget`, each must have the gradients of a direct call."""
 
 
 @MODES
