@@ -14,6 +14,7 @@ from kinnor.utils.data_source import DataError
 from kinnor.utils.data_source_loader import load, load_audio, load_wav
 
 SAMPLES = np.arange(20, dtype=np.int16).reshape(10, 2) * 100
+"""Ten samples of two channels."""
 
 
 @pytest.mark.parametrize(

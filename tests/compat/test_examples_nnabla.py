@@ -34,6 +34,7 @@ LEARNT = {
     "transformer": (200, above(85)),
     "vae": (300, fell(1.4)),
 }
+"""Number of steps for each program, and a check of the numbers that it prints at the end."""
 
 
 def test_each_program_is_tested():

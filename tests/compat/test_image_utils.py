@@ -11,6 +11,7 @@ from kinnor.utils.image_utils import imread, imresize, imsave, minmax_auto_scale
 from kinnor.utils.image_utils.backend_events.common import upscale_float_image, upscale_pixel_intensity
 
 PIXELS = (np.random.RandomState(0).rand(6, 8, 4) * 255).astype(np.uint8)
+"""An 8-bit image of height 6 and width 8 with four channels."""
 
 
 @pytest.fixture
@@ -79,7 +80,9 @@ def test_sixteen_bits(folder):
 
 
 WIDE = np.random.RandomState(1).randint(0, 65536, (6, 8, 4)).astype(np.uint16)
+"""The same size with 16 bits per channel."""
 OPAQUE = np.full((6, 8, 1), 65535)
+"""An alpha channel without transparency, of 16 bits."""
 
 
 @pytest.mark.parametrize(
