@@ -18,6 +18,7 @@ from kinnor.initializer import ConstantInitializer
 from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_create, set_parameter
 
 FORMATS = [".safetensors", ".h5"]
+"""Extensions of formats that keep the order, element types and `need_grad`."""
 
 
 def listing(folder):
@@ -386,6 +387,7 @@ def test_bfloat16(tmp_path):
 
 
 ALL_FORMATS = [*FORMATS, ".protobuf"]
+"""Extensions of all formats for parameters."""
 
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)
