@@ -32,6 +32,7 @@ ROWS = [
     ("torch", "compile", 5.0),
     ("jax", "jit", 1.0),
 ]
+"""Results of one benchmark: library, mode and time of a step."""
 
 
 def test_quick_run(tmp_path):
