@@ -24,6 +24,7 @@ from kinnor.onnx.tables import SUBJECTS, TABLE
 KNOWN = {"bool", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
+"""Element types of inputs and outputs that tests of the standard may have here."""
 
 SLOW = {"averagepool", "lppool", "maxpool"}
 """Modules of cases that take half a minute to generate. The converted networks cover pooling."""

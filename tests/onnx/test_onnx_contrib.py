@@ -169,6 +169,7 @@ LSTM = [
     {"per_column": True},
     {"lengths": True, "direction": "bidirectional", "states": True},
 ]
+"""Arguments of `lstm_of_levels`."""
 
 
 def lstm_of_levels(dtype=np.int8, direction="forward", states=False, peepholes=False, per_column=False, **rest):
@@ -230,6 +231,7 @@ def test_sequences_of_several_lengths(kind, direction, states):
 
 
 MASKS = [None, "rows", "keys", "queries"]
+"""Kinds of masks."""
 
 
 def mask(kind, batch, n_queries, n_keys):

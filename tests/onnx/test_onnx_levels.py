@@ -10,6 +10,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(3)
 LEVELS = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
+"""The ONNX element type of each type of levels."""
 
 
 def run(name, given, constants, dtype, output=None, **attributes):

@@ -150,6 +150,7 @@ KERNELS = [
     ("RBF", [0.3, 0.0, 0.0]),
     ("SIGMOID", [0.2, 0.1, 0.0]),
 ]
+"""Kernels of support vectors, with gamma, offset and degree."""
 
 
 @pytest.mark.parametrize(("kernel", "numbers"), KERNELS)
@@ -205,6 +206,7 @@ def test_chosen_features():
 
 
 WORDS = np.array(["b", "a", "odd", "c"])
+"""Words to draw inputs from. No model knows `odd`."""
 
 
 def test_encoded_labels():

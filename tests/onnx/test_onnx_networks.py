@@ -64,6 +64,7 @@ NETWORKS = {
     vit: images,
     lstm: sequences,
 }
+"""Networks of the examples. The value makes the inputs of a network for a batch of `n`."""
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)

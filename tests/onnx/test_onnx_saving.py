@@ -18,7 +18,9 @@ from kinnor.onnx.exports import EXPORTS
 from kinnor.onnx.exports.binary import BINARY
 
 NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)
+"""The newest operator set that both sides support."""
 OPSETS = (9, 13, 17, 21, NEWEST)
+"""Versions of the operator set to save for."""
 
 
 def variable(values):
