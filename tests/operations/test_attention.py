@@ -9,6 +9,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 SIZES = [(2, 1, 1, 3, 2), (2, 65, 257, 8, 5), (1, 200, 300, 33, 40), (3, 64, 256, 16, 16), (1, 130, 40, 4, 4)]
+"""Arguments of `inputs`."""
 
 
 def inputs(heads, queries, keys, width, depth):

@@ -192,6 +192,7 @@ TOLD = {
     "SimpleDataSource: expected `load_func`": lambda: data_iterator_simple(3, 10, 2),
     "SimpleDataSource: expected `num_examples` to be a whole": lambda: data_iterator_simple(len, "x", 2),
 }
+"""Part of a message, and the call that must raise an error with it."""
 
 
 @pytest.mark.parametrize("said", TOLD)
