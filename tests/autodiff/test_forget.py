@@ -117,6 +117,7 @@ def test_func_must_return_variables(dynamic, result, said):
     ],
 )
 def test_ordinals(n, name):
+    """An error about an output names its place as an ordinal, such as 122nd."""
     x = random_leaf(1)
     with pytest.raises(RuntimeError, match=f"forget: {name} element"):
         F.forget(lambda x: (x,) * (n - 1) + ("no",), x)
