@@ -182,6 +182,7 @@ def test_parameters_without_a_gradient():
 
 
 def test_pruning():
+    """A map whose weights are below the threshold becomes zero. Other maps do not change."""
     x = images(2, 3, 6, 6)
     y = PF.convolution(x, 4, (3, 3))
     w = nn.get_parameters()["conv/W"]

@@ -266,6 +266,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("call", "kind", "told"), WRONG.values(), ids=WRONG)
 def test_errors(call, kind, told):
+    """Each wrong use raises the named class of error, which is also a `kinnor.Error`."""
     with pytest.raises(kind, match=told) as found:
         call()
     assert isinstance(found.value, nn.Error)
