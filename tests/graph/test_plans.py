@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 SIZES = [(1,), (3,), (16,), (7, 5), (1025,), (2048,), (40, 60), (3, 11_000), (70_000,), (2, 3, 12, 20), (1, 24, 8, 8)]
 """Shapes of all arrays of a random graph."""
 LAYERED = [(7, 5), (40, 60), (2, 3, 12, 20), (1, 24, 8, 8)]
-"""Shapes of random graphs that may contain layers: `F.affine` for two axes, convolutions and normalizations for
-four."""
+"""Shapes of graphs that may contain layers: `F.affine` for two axes, convolutions and normalizations for four."""
 UNARY = [F.tanh, F.relu, F.sigmoid, F.exp, F.sin, F.abs, F.floor, lambda x: x * 0.5, lambda x: 1.5 - x, F.gelu]
 """Functions of one array, all elementwise."""
 BINARY = [F.add2, F.sub2, F.mul2, F.maximum2, F.equal]
