@@ -130,6 +130,7 @@ CONVERTED = {"pytorch-converted": 80, "pytorch-operator": 31, "simple": 7}
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_nodes(subject):
+    """At least `FLOORS` of the cases of the ONNX standard pass, by subject."""
     failed, cases = [], cases_of(SUBJECTS[subject])
     for case in cases:
         try:
@@ -370,6 +371,7 @@ def test_functions_of_a_file_are_inlined():
 
 @pytest.mark.parametrize("kind", ["pytorch-converted", "pytorch-operator", "simple"])
 def test_networks(kind):
+    """At least `CONVERTED` of the small networks of the ONNX standard pass, by folder."""
     failed, cases = [], load_model_tests(kind=kind)
     for case in cases:
         folder = Path(case.model_dir)

@@ -182,6 +182,7 @@ def test_classes_by_support_vectors(kernel, numbers, n_classes, has_probabilitie
 
 
 def test_features():
+    """`Scaler`, `Normalizer`, `Binarizer`, `Imputer` and `FeatureVectorizer` agree with ONNX Runtime."""
     scale = {"offset": real(4).tolist(), "scale": real(4).tolist()}
     compared([node("Scaler", "x", **scale)], feeds(4), ["y"])
     compared([node("Scaler", "x", offset=[0.5], scale=[2.0])], feeds(4), ["y"])
