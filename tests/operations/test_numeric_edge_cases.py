@@ -212,6 +212,7 @@ def test_tolerances_of_losses_are_not_negative(wrong):
 
 
 def test_random_arguments():
+    """An infinite `sigma` and a probability above one are refused."""
     with pytest.raises(nn.ArgumentError, match="sigma"):
         F.randn(0, INF, (3,))
     with pytest.raises(nn.ArgumentError, match="prob"):
