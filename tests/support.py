@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
 TABLE: dict[str, list[Row]] = {}
+"""Rows of the table of operations, by the name of the function."""
 for _row in all_rows():
     TABLE.setdefault(_row.name, []).append(_row)
 
 DOUBLE = nn.Context(["cpu:double"])
+"""A context that computes in float64."""
 
 
 def leaf(*values: float, need_grad: bool = True, name: str | None = None) -> nn.Variable:

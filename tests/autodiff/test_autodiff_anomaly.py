@@ -30,6 +30,7 @@ def run(request):
 
 
 def test_forward(run):
+    """In anomaly mode, a forward run raises at an infinity. The error names the line that built the function."""
     x = leaf(0, 1)
     with autodiff.detect_anomaly(), pytest.raises(RuntimeError, match=r"forward: .* got Inf in output 0 of log") as e:
         y = F.log(x) * 2
@@ -53,6 +54,7 @@ def test_nan_inputs_are_reported(run):
     ],
 )
 def test_backward(run, differentiate):
+    """The same for a gradient that is not finite."""
     x = leaf(0, 1)
     with autodiff.detect_anomaly():
         h = x**0.5

@@ -17,7 +17,9 @@ def mode(request):
 
 
 A = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 4.0]])
+"""The matrix of a linear map from R^3 to R^2."""
 X = np.array([0.3, -0.7, 1.1])
+"""A point of R^3 to differentiate at."""
 
 
 def variable(values, need_grad=True):
@@ -36,6 +38,7 @@ def near(got, expected):
 
 
 def test_value_and_grad():
+    """Values, gradients by chosen arguments, and auxiliary results."""
     value, g = autodiff.value_and_grad(lambda x: F.sum(F.sin(x)))(X)
     near(value, np.sin(X).sum())
     near(g, np.cos(X))
@@ -49,6 +52,7 @@ def test_value_and_grad():
 
 
 def test_vjp():
+    """Products with the transposed Jacobian, for one or several inputs and outputs."""
     y, g = autodiff.vjp(product, X, np.array([1.0, 10.0]))
     near(y, A @ X)
     near(g, np.array([1.0, 10.0]) @ A)
@@ -65,6 +69,7 @@ def test_vjp():
 
 
 def test_jvp():
+    """Products with the Jacobian, for one or several inputs and outputs."""
     v = np.array([2.0, -1.0, 0.5])
     y, t = autodiff.jvp(product, X, v)
     near(y, A @ X)
@@ -81,6 +86,7 @@ def test_jvp():
 
 
 def test_jacobian():
+    """Jacobians of linear and elementwise functions, for one or several inputs and outputs."""
     near(autodiff.jacobian(product, X), A)
     near(autodiff.jacobian(F.exp, X), np.diag(np.exp(X)))
     by_x, by_w = autodiff.jacobian(lambda x, w: x * F.broadcast(F.reshape(w, (1,)), (3,)), (X, np.array(2.0)))
@@ -105,6 +111,7 @@ def test_jacobians_can_be_differentiated():
 
 
 def test_hessian():
+    """Second derivatives, also across two inputs."""
     near(autodiff.hessian(lambda x: F.sum(x**3), X), np.diag(6 * X))
     near(autodiff.hessian(lambda x: F.sum(product(x) ** 2), X), 2 * A.T @ A)
     near(autodiff.hessian(F.sum, X), np.zeros((3, 3)))

@@ -106,6 +106,7 @@ def test_create_graph_works_under_no_grad():
 
 
 def test_edges():
+    """Gradient edges show the graph, and stand for variables as outputs and inputs of `grad` and `backward`."""
     x, c = leaf(1, 2), leaf(3, 4, need_grad=False)
     h = x * c
     y = run(F.sum(h * h))

@@ -76,6 +76,8 @@ def test_set_grad_enabled_acts_immediately():
 
 @pytest.mark.parametrize("decorator", [no_grad, no_grad(), no_grad(True)])
 def test_decorators(decorator):
+    """Each form of `no_grad` as a decorator disables gradients within a function, and keeps its name and text."""
+
     @decorator
     def f(n, *, scale=1):
         """Says what it does."""
@@ -97,6 +99,8 @@ def test_decorators(decorator):
 
 
 def test_enabling_decorators():
+    """`enable_grad` as a decorator enables gradients within the function."""
+
     @enable_grad
     def f():
         return is_grad_enabled()
@@ -120,6 +124,7 @@ def test_classes_are_no_functions():
 
 
 def test_generators():
+    """A decorated generator has its own mode at each step, and its caller keeps another."""
     seen = []
 
     @no_grad
@@ -158,6 +163,7 @@ def test_generators():
 
 
 def test_coroutines():
+    """A decorated coroutine has its own mode, also after a suspension. Other tasks keep theirs."""
     seen = []
 
     @no_grad

@@ -49,7 +49,9 @@ WAYS = {
     "jacobian": lambda f, **create: lambda x: autodiff.jacobian(f, x, **create),
     "hessian": lambda f, **create: lambda x: autodiff.hessian(f, x, **create),
 }
+"""Ways to differentiate a function of a scalar, by name. Each takes `f` and returns the function of its derivative."""
 ORDER = {"hessian": 2}
+"""The order of the derivative of each way. It is 1 for a way that is not named here."""
 
 
 def function(x):

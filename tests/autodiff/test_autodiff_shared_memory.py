@@ -20,6 +20,7 @@ STEPS = {
     "dropout": lambda h: F.dropout(h, 0.3, seed=3),
     "assigned": lambda h: assigned(h),
 }
+"""Functions of an array of 24 elements, by name. Chains of two or three must give the same gradients in each way."""
 
 
 def assigned(h):
@@ -40,6 +41,7 @@ WAYS = {
     "together": lambda x, losses: autodiff.backward(losses),
     "grad": lambda x, losses: [x.g.__iadd__(autodiff.grad([y], [x])[0].d) for y in losses],
 }
+"""Ways to add the gradients of losses to `x.g` with freed memory. Each takes `x` and the losses."""
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -10,6 +10,7 @@ import kinnor.parametric_functions as PF
 from kinnor import _core, autodiff
 
 MODES = pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+"""Runs a test once with a static graph and once eagerly."""
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +117,7 @@ def test_func_must_return_variables(dynamic, result, said):
     ],
 )
 def test_ordinals(n, name):
+    """An error about an output names its place as an ordinal, such as 122nd."""
     x = random_leaf(1)
     with pytest.raises(RuntimeError, match=f"forget: {name} element"):
         F.forget(lambda x: (x,) * (n - 1) + ("no",), x)
@@ -411,6 +413,7 @@ SEGMENTS = {
     "zeros": lambda u, v: F.forget(lambda a, b: nn.Variable(a.shape) + F.sin(a), u, v),
     "nothing written": lambda u, v: F.forget(lambda a, b: (F.sin(a), nn.Variable(a.shape)), u, v)[0],
 }
+"""Functions of two arrays, by name. Under `F.forget`, each must have the gradients of a direct call."""
 
 
 @MODES

@@ -108,6 +108,7 @@ def several(ys):
 
 @MODES
 def test_nesting(dynamic):
+    """A segment within a segment has the gradients of a direct call, with the same dropout when recomputed."""
     w, x = random_leaf(40), random_leaf(40, seed=1)
     calls = []
 

@@ -14,6 +14,7 @@ from kinnor.utils.data_source import DataError
 from kinnor.utils.data_source_loader import load, load_audio, load_wav
 
 SAMPLES = np.arange(20, dtype=np.int16).reshape(10, 2) * 100
+"""Ten samples of two channels."""
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ def test_signs_and_formats(tmp_path):
 
 
 def test_bare_samples(tmp_path):
+    """Files without a header need `raw_format_param` to be read."""
     path = tmp_path / "a.raw"
     path.write_bytes(SAMPLES.tobytes())
     told = {"sample_width": 2, "channels": 2, "frame_rate": 44100}
@@ -74,6 +76,7 @@ def test_other_sizes():
 
 
 def test_ranges():
+    """Scaling to the range of an integer type, and from one range to another."""
     assert minmax_auto_scale(np.array([-1.0, 0, 1]), np.int16).tolist() == [-32768, 0, 32767]
     assert minmax_auto_scale(np.array([0, 5, 10]), np.int32).tolist() == [-2147483648, 0, 2147483647]
     assert normalize_intensity(np.ones(2), 1, 1).tolist() == [1, 1]
@@ -99,6 +102,7 @@ def test_data_sets_have_sounds(tmp_path):
 
 
 def test_refused(tmp_path, monkeypatch):
+    """Files without sound, arrays that are no samples, unknown formats and a missing package are refused."""
     (tmp_path / "a.wav").write_text("no sound")
     with pytest.raises(AudioError, match="expected a sound"):
         auread(tmp_path / "a.wav")

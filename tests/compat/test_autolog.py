@@ -65,6 +65,7 @@ def test_monitors_in_a_run(client, tmp_path):
 
 
 def test_parameters(client, tmp_path):
+    """Parameters saved to a path within a run become files of that run."""
     autolog(with_save_parameters=True)
     w = nn.Variable.from_numpy_array(np.arange(3, dtype=np.float32))
     with mlflow.start_run() as run:
@@ -86,6 +87,7 @@ def test_a_run_is_started_if_there_is_none(client, tmp_path):
 
 
 def test_refused(monkeypatch):
+    """A wrong argument and a missing package are refused."""
     stop_autolog()
     with pytest.raises(TypeError, match="autolog: expected `with_save_parameters`"):
         autolog("yes")

@@ -9,6 +9,7 @@ from pathlib import Path
 import kinnor
 
 PACKAGES = str(Path(kinnor.__file__).parents[1])
+"""The folder with the package, for `PYTHONPATH` of other processes."""
 
 
 def python(*arguments, cwd=None):

@@ -245,6 +245,7 @@ def test_einsum_is_one_function(tmp_path, monkeypatch):
 
 
 def test_small_things():
+    """Padded packed sequences, copies across types, the gradient of dropout, slices backward, renamed variables."""
     out = run("""
         import numpy as np
         import nnabla as nn

@@ -164,7 +164,9 @@ CONSUMERS = {
     "dropout": "F.dropout(h, 0.5)",
     "concatenate": "F.concatenate(h, h)",
 }
+"""Expressions of `h`, a variable that the program holds. Running them must not change `h`."""
 PRODUCERS = {"affine": "PF.affine(x, 4, name='p')", "add": "x + p", "sum": "F.sum(x * p, 0, keepdims=True) + p"}
+"""Expressions that build `h` from the input `x` and the parameter `p`."""
 
 
 @pytest.mark.parametrize("kind", ["float", "half", "double", "bfloat16"])

@@ -34,6 +34,7 @@ LEARNT = {
     "transformer": (200, above(85)),
     "vae": (300, fell(1.4)),
 }
+"""Number of steps for each program, and a check of the numbers that it prints at the end."""
 
 
 def test_each_program_is_tested():
@@ -43,6 +44,7 @@ def test_each_program_is_tested():
 @pytest.mark.parametrize("names", ["nnabla", "kinnor"])
 @pytest.mark.parametrize("program", LEARNT)
 def test_it_learns(program, names, tmp_path):
+    """Each NNabla example trains, under the name `nnabla` and with `kinnor` in its place."""
     steps, learnt = LEARNT[program]
     path = PROGRAMS / f"{program}.py"
     runner = ["-m", "kinnor.compat.nnabla"]

@@ -48,6 +48,7 @@ WHOLE = [
     (lambda: nn.NdArray((2, np.float32(3))), (2, 3)),
     (lambda: nn.parameter.get_parameter_or_create("w", (2.0, 3)), (2, 3)),
 ]
+"""Calls with integral floats for integers, and the shape of each result."""
 
 
 @pytest.mark.parametrize(("make", "shape"), WHOLE)
@@ -68,6 +69,7 @@ BROKEN = [
     lambda: nn.parameter.get_parameter_or_create("w", (2.5, 3)),
     lambda: nn.seed(2.5),
 ]
+"""Calls with one float that is no integer. Each must raise."""
 
 
 @pytest.mark.parametrize("call", BROKEN)

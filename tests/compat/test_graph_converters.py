@@ -56,6 +56,7 @@ FOLDED = [
     lambda x: PF.affine(x, 5),
     lambda x: PF.affine(x, (5, 2)),
 ]
+"""Layers that absorb the batch normalization after them."""
 
 
 @pytest.mark.parametrize("layer", FOLDED)
@@ -80,6 +81,7 @@ AFTER = [
     lambda h: PF.convolution(h, 6, (3, 3), group=3, with_bias=False),
     lambda h: PF.affine(h, 5),
 ]
+"""Layers that absorb the batch normalization before them."""
 
 
 @pytest.mark.parametrize("layer", AFTER)
@@ -180,6 +182,7 @@ def test_parameters_without_a_gradient():
 
 
 def test_pruning():
+    """A map whose weights are below the threshold becomes zero. Other maps do not change."""
     x = images(2, 3, 6, 6)
     y = PF.convolution(x, 4, (3, 3))
     w = nn.get_parameters()["conv/W"]

@@ -11,6 +11,7 @@ from kinnor.utils.image_utils import imread, imresize, imsave, minmax_auto_scale
 from kinnor.utils.image_utils.backend_events.common import upscale_float_image, upscale_pixel_intensity
 
 PIXELS = (np.random.RandomState(0).rand(6, 8, 4) * 255).astype(np.uint8)
+"""An 8-bit image of height 6 and width 8 with four channels."""
 
 
 @pytest.fixture
@@ -50,6 +51,7 @@ def folder(tmp_path):
     ],
 )
 def test_reading(folder, name, kwargs, shape, total):
+    """Shapes and sums of images that are read with each option are as in NNabla."""
     found = imread(folder / name, **kwargs)
     assert found.shape == shape
     assert found.dtype == np.uint8
@@ -59,6 +61,7 @@ def test_reading(folder, name, kwargs, shape, total):
 
 
 def test_sixteen_bits(folder):
+    """Images of 16 bits are read and written whole, or as their upper 8 bits."""
     wide = PIXELS[..., 0].astype(np.uint16) * 200
     np.testing.assert_array_equal(imread(folder / "wide.png", as_uint16=True), wide)
     np.testing.assert_array_equal(imread(folder / "wide.png"), wide >> 8)
@@ -79,7 +82,9 @@ def test_sixteen_bits(folder):
 
 
 WIDE = np.random.RandomState(1).randint(0, 65536, (6, 8, 4)).astype(np.uint16)
+"""The same size with 16 bits per channel."""
 OPAQUE = np.full((6, 8, 1), 65535)
+"""An alpha channel without transparency, of 16 bits."""
 
 
 @pytest.mark.parametrize(
@@ -182,6 +187,7 @@ def test_reading_refused(folder):
     ],
 )
 def test_resizing(values, kind, total):
+    """Sizes, types and sums of resized images are as in NNabla."""
     found = imresize(values, (5, 3))
     assert found.shape == (3, 5, *values.shape[2:])
     assert found.dtype == kind
@@ -192,6 +198,7 @@ def test_resizing(values, kind, total):
 
 
 def test_ranges():
+    """Floats are scaled to 8 or 16 bits, by their range or from [0, 1]."""
     assert minmax_auto_scale(PIXELS, False).astype(int).sum() == 24484
     assert minmax_auto_scale(PIXELS, True).astype(int).sum() == 6315091
     assert minmax_auto_scale(np.full((1, 2), 7.0), False).tolist() == [[255, 255]]
@@ -205,6 +212,7 @@ def test_ranges():
 
 
 def test_backends(caplog):
+    """Backends can be chosen by name. One that is missing is replaced with a warning."""
     image_utils.set_backend("pil")
     assert image_utils.get_backend() == "PilBackend"
     image_utils.set_backend("cv2")

@@ -16,6 +16,7 @@ from kinnor.utils.inspection import NanInfError, NanInfTracer, TimeProfiler, ppr
 from kinnor.utils.profiler import GraphProfiler, GraphProfilerCsvWriter, convert_time_scale
 
 KINDS = ["Convolution", "BatchNormalization", "ReLU", "Affine", "PowScalar", "Mean"]
+"""Types of the functions of `loss`, in order of execution."""
 
 
 @pytest.fixture

@@ -41,6 +41,7 @@ def test_networks_have_the_published_size(kind, size, n, monkeypatch):
 
 
 def test_stages():
+    """`use_up_to` ends a network at a named stage, and wrong arguments are refused."""
     model = M.ResNet18(weights=None)
     x = nn.Variable((1, 3, 64, 64))
     assert model(x, use_up_to="lastconv").parent.info.type_name == "Add2"

@@ -105,6 +105,7 @@ CASES = {
         [0.00302, 0.00464, 0.00126, 0.00031, -0.00391],
     ),
 }
+"""By name: arguments of the configuration, functions with recorders, functions after rounding, NNabla's output."""
 
 
 @pytest.mark.parametrize(("args", "recording", "rounded", "values"), CASES.values(), ids=CASES)
@@ -260,10 +261,12 @@ WRONG = {
     ),
     "nothing to record": (lambda: qnn.MaxMaxRecorderCallback()(None), TypeError, "expected a Variable, got None"),
 }
+"""By name: a call that must raise, the class of the error, and part of its message."""
 
 
 @pytest.mark.parametrize(("call", "kind", "told"), WRONG.values(), ids=WRONG)
 def test_errors(call, kind, told):
+    """Each wrong use raises the named class of error, which is also a `kinnor.Error`."""
     with pytest.raises(kind, match=told) as found:
         call()
     assert isinstance(found.value, nn.Error)

@@ -104,6 +104,8 @@ def test_progress_is_in_a_file(tmp_path):
 
 
 def test_signatures():
+    """Texts of a signature are as in NNabla."""
+
     def f(a, b, c=3, *args, d=4, **kw) -> int: ...
 
     signature = SignatureEx.from_callable(f)

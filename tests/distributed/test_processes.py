@@ -41,6 +41,7 @@ def run(n, program, *arguments, fails=False):
 
 
 def test_collectives():
+    """Three processes reduce, gather and broadcast. Each of them reports that its results are right."""
     assert run(3, "collectives.py").count("right") == 3
 
 

@@ -109,6 +109,7 @@ FORMATS = [
     (onnx_model, ".onnx"),
     (network, ".nnp"),
 ]
+"""Pairs of a writer and a file suffix. A writer saves a value at a path, and returns how to read it."""
 
 
 @pytest.mark.parametrize(("made", "suffix"), FORMATS, ids=[f"{made.__name__}{suffix}" for made, suffix in FORMATS])

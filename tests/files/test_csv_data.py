@@ -11,6 +11,7 @@ from kinnor.utils.data_source_implements import CacheDataSource, CsvDataSource
 from kinnor.utils.data_source_loader import load, load_csv, load_image
 
 IMAGES = np.arange(5 * 4 * 6, dtype=np.uint8).reshape(5, 4, 6) * 2
+"""Five grey images of height 4 and width 6."""
 
 
 @pytest.fixture

@@ -548,6 +548,7 @@ SHARED = {
     "files": {"with_memory_cache": False, "with_file_cache": True},
     "slice": {"with_memory_cache": False},
 }
+"""Caches of two iterators with one generator, by name. They must not change each other's order."""
 
 
 @both

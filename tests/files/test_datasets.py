@@ -10,6 +10,7 @@ import kinnor
 from kinnor.datasets import IdxError, digits, read_idx
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+"""The byte of the IDX header for each NumPy element type."""
 
 
 def idx_bytes(array):
@@ -67,6 +68,7 @@ def test_read_idx_of_no_examples(tmp_path):
 
 
 WHOLE = idx_bytes(np.arange(12, dtype="u1").reshape(3, 4))
+"""A valid IDX file of shape (3, 4). Tests damage copies of it."""
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ ITERATORS = {
     "end of an epoch": lambda thread: data_iterator(Source(99), 5, use_thread=thread, epoch_end_callbacks=[stop]),
     "begin of an epoch": lambda thread: data_iterator(Source(99), 5, use_thread=thread, epoch_begin_callbacks=[stop]),
 }
+"""By name: makes an iterator whose source raises `StopIteration`. Takes `use_thread`."""
 
 
 @pytest.mark.parametrize("use_thread", [False, True])

@@ -24,6 +24,7 @@ from kinnor.utils.nnp_graph import NnpLoader, NnpNetworkPass
 from kinnor.utils.save import save
 
 FILES = Path(__file__).parent / "nnabla"
+"""Files that NNabla wrote."""
 PROTO = Path(schema.__file__).with_name("nnabla.proto")
 
 

@@ -18,6 +18,7 @@ from kinnor.initializer import ConstantInitializer
 from kinnor.parameter import ParameterError, get_parameter, get_parameter_or_create, set_parameter
 
 FORMATS = [".safetensors", ".h5"]
+"""Extensions of formats that keep the order, element types and `need_grad`."""
 
 
 def listing(folder):
@@ -153,6 +154,7 @@ def test_a_file_that_does_not_fit_changes_nothing(tmp_path, extension):
     "damage", [lambda b: b"", lambda b: b"nonsense" * 9, lambda b: b[: len(b) // 2], lambda b: b[:-1]]
 )
 def test_damaged_files(tmp_path, extension, damage):
+    """A damaged or truncated file is refused, and sets no parameters."""
     path = tmp_path / f"p{extension}"
     network()
     nn.save_parameters(path)
@@ -373,6 +375,7 @@ def test_entries_equal_the_contents_of_a_file(tmp_path):
 
 
 def test_bfloat16(tmp_path):
+    """Parameters in bfloat16 keep their type and values in a file."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     path = tmp_path / "p.safetensors"
     set_parameter("w", nn.Variable.from_numpy_array(np.array([0.5, 3], ml_dtypes.bfloat16)))
@@ -386,6 +389,7 @@ def test_bfloat16(tmp_path):
 
 
 ALL_FORMATS = [*FORMATS, ".protobuf"]
+"""Extensions of all formats for parameters."""
 
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)

@@ -27,6 +27,7 @@ from kinnor.files.solver_file import State
 KINDS = [
     f"{what}{extension}" for what in ("parameters", "states") for extension in (".safetensors", ".h5", ".protobuf")
 ]
+"""File names of all kinds of files: contents and format."""
 
 
 def save(path, value, n=4):

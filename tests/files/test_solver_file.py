@@ -10,6 +10,7 @@ from kinnor.files import solver_file, solver_protobuf
 from kinnor.files.solver_file import State
 
 FORMATS = [".safetensors", ".h5", ".protobuf"]
+"""Extensions of all formats for solver states."""
 
 
 def states():

@@ -127,6 +127,7 @@ def test_an_unclosed_run_is_complete(tmp_path):
 
 
 def test_refused(tmp_path, monkeypatch):
+    """Wrong arguments and a missing package are refused."""
     with TBGraphWriter(log_dir=tmp_path) as writer:
         with pytest.raises(TypeError, match="add_parameters: expected `parameters` to be a dict of variables"):
             writer.add_parameters(0, {"w": 3})

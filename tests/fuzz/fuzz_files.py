@@ -39,11 +39,14 @@ from kinnor.parameter import set_parameter
 
 SECONDS = 1.0
 N_BYTES = 256 << 20
+"""Memory that reading a damaged file may take."""
 SECRET = 1234.5
 """Value in a file next to the file that is read. A reader that returns it was led outside its file."""
 
 SHAPES = {"conv/W": (2, 3), "conv/b": (3,), "none": (2, 0), "scale": ()}
+"""The parameters in valid files: shapes by name."""
 SIZES = [0, 1, 127, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**60, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
+"""Sizes to write into files: common, at the limits of integer types, and absurd."""
 NAMES = [
     "",
     "/",
@@ -59,6 +62,7 @@ NAMES = [
     "a/" * 5000,
     "é",
 ]
+"""Names of parameters to write into files, most of them hostile."""
 
 _watching = False
 
@@ -484,6 +488,7 @@ READERS = {
     "idx.plain": Idx,
     "idx.gz": Idx,
 }
+"""The class that reads each kind of file and checks the results."""
 
 
 def fuzz(reader, count, seed, folder):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 R = np.random.RandomState(0)
 IMAGES = R.randn(4, 2, 8, 8).astype(np.float32)
+"""Input of the convolutional network."""
 ROWS = R.randn(6, 5).astype(np.float32)
 
 
@@ -98,6 +99,7 @@ def branches() -> nn.Variable:
 
 
 NETWORKS: dict[str, Callable[[], nn.Variable]] = {"layers": layers, "images": images, "branches": branches}
+"""Builds the loss of a network, by name."""
 
 
 @contextlib.contextmanager

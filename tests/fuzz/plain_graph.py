@@ -104,6 +104,7 @@ OPS = {
     "beside": Op(beside, beside_plain, beside_backward, 2),
     "add_n": Op(lambda x, y, z: F.add_n(x, y, z), lambda x, y, z: x + y + z, lambda gy, x, y, z: (gy, gy, gy), 3),
 }
+"""Operations of random graphs, by name."""
 OF_ONE_SHAPE = ("reshape", "turned", "centred", "beside")
 """Operations whose arguments fit only the shape that they were built for."""
 SMALL = ("tanh", "sigmoid", "half", "sin")

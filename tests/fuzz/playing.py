@@ -25,7 +25,9 @@ __all__ = ["CHECKS", "STEPS", "Program", "perform", "play", "program_runs", "pro
 CHECKS = ["nothing", "nothing", "kernel", "eyes"]
 """How `Program.check` may look."""
 OFTEN = {"leaf": 2, "apply": 6, "chain": 4, "train": 3, "backward": 2, "forward": 2, "autodiff_backward": 2}
+"""Weights of steps in the random choice. Other steps have weight 1."""
 DRAWN = [name for name in STEPS for _ in range(OFTEN.get(name, 1))]
+"""Names of steps, each as often as its weight."""
 
 Taken = tuple[str, dict[str, Any], str]
 """A step, its arguments and the mode of the check after it."""

@@ -134,6 +134,7 @@ SOLVERS = {
     "Momentum": (S.Momentum, lambda g: g),
     "Adam": (lambda lr: S.Adam(alpha=lr), adam),
 }
+"""By name: makes a solver of a learning rate, and the first update by it as a function of the gradient."""
 
 
 @step(a=ANY, lr=[0.1, 0.5], over=[0, 1, 2, 3], kind=list(SOLVERS), decay=[0.0, 0.0, 0.25])

@@ -74,6 +74,7 @@ HELD = {
     "recompute": nn.recompute,
     "half": lambda: nn.context_scope(nn.Context(["cpu:half"])),
 }
+"""Scopes that one task is in while another task builds a function."""
 
 
 @step(op=list(NAMES), a=ANY, b=ANY, at_once=FLAG, held=list(HELD), inside=FLAG)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CONTEXTS = ("float", "float", "double", "half", "bfloat16")
+"""Element types of contexts to choose from. Float32 is twice as likely."""
 ROWS = 40_000
 """Rows of the table that integers choose from: more than half precision and bfloat16 count."""
 
@@ -128,6 +129,7 @@ MOVES: dict[str, Callable[[Any], Any]] = {
     "pick": lambda i: F.gather(i, nn.Variable.from_numpy_array(np.array([0, i.shape[1] - 1])), axis=1),
     "same": F.identity,
 }
+"""Functions that move integer ids of shape (n, time). They must keep them exact in each context."""
 PLAIN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "cut": lambda i: i[:, 1:],
     "flip": lambda i: i[:, ::-1],
@@ -415,7 +417,9 @@ COMMON = {
     "user": _user_function,
     "written": _assigned_in_place,
 }
+"""Layers for inputs of any rank. Each adds itself to the network and returns the shape of its output."""
 VECTOR = COMMON | {"affine": _affine, "batch": _batch_normalization, "image": _vectors_to_images}
+"""Layers for inputs of shape (n, features)."""
 IMAGE = COMMON | {
     "batch": _batch_normalization,
     "columns": _images_to_sequences,
@@ -426,6 +430,7 @@ IMAGE = COMMON | {
     "flat": _flat,
     "pooling": _pooling,
 }
+"""Layers for inputs of shape (n, channels, height, width)."""
 SEQUENCE = COMMON | {
     "affine": _affine,
     "attention": _attention,
@@ -433,6 +438,7 @@ SEQUENCE = COMMON | {
     "multi head": _multi_head,
     "recurrent": _recurrent,
 }
+"""Layers for inputs of shape (n, time, features)."""
 
 
 @dataclass
@@ -475,6 +481,7 @@ WAYS = {
     "autodiff of eager code": Way(eager=True, by="autodiff"),
     "gradient graph": Way(by="grad", exact=False),
 }
+"""Ways to run a network. Each must give the results of `plain`."""
 
 
 @contextmanager
@@ -529,6 +536,7 @@ def result(net: Network, way: Way) -> dict[str, np.ndarray]:
 
 
 TOLERANCE = {"double": 1e-9, "float": 1e-3, "half": 0.1, "bfloat16": 0.5}
+"""Relative tolerance for ways that are not exact, by element type."""
 
 
 def check(seed: int) -> None:

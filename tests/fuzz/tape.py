@@ -200,11 +200,13 @@ FORMULAS = OPS | {
         2,
     ),
 }  # fmt: skip
+"""Operations of programs: `OPS`, and more that need constants or several inputs."""
 SHARED = ("reshape", "unlink")
 """Operations whose output aliases their input after the next run."""
 FORGETS = ("forgotten", "forgotten_twice")
 """Operations that are always recomputed for a backward run."""
 UNARY = tuple(name for name, op in FORMULAS.items() if op.n_inputs == 1)
+"""Names of the operations with one input."""
 NAMES = tuple(name for name in FORMULAS if name not in ("relu", "weighed"))
 """Operations that programs choose from. `relu` is left out, since rounding may cross its kink."""
 

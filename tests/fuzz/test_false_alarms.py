@@ -26,6 +26,7 @@ ONE = {
     "add_scalar": lambda x: F.add_scalar(x, 1.0, inplace=True),
     "abs": F.abs,
 }
+"""Functions of one variable, by name."""
 TWO = {
     "mul": lambda a, b: a * b,
     "add": lambda a, b: F.add2(a, b, inplace=True),
@@ -33,7 +34,9 @@ TWO = {
     "maximum": F.maximum2,
     "div": lambda a, b: a / (b * b + 1),
 }
+"""Functions of two variables of one shape, by name."""
 STEPS = ["one", "one", "two", "two", "run", "run", "run", "clear", "both", "back", "back", "back", "engine", "grad"]
+"""Names of steps, each as often as its weight."""
 STEPS += ["write", "same", "copy", "look", "zero", "graph", "assign", "unlink"]
 
 

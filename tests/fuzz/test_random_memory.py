@@ -25,6 +25,7 @@ def gradients(nodes, variables, **options):
 @QUICK
 @given(graphs(), flags, st.lists(st.floats(0, 1), min_size=1, max_size=3))
 def test_any_budget(nodes, flags, parts):
+    """Under any budget that a graph fits in, its gradients are right."""
     with nn.context_scope(DOUBLE):
         variables = kept(nodes, build(nodes, flags), flags)
         expected = gradients(nodes, variables)

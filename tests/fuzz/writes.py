@@ -31,6 +31,7 @@ TYPES: dict[str, tuple[Any, str]] = {
     "float32 in half": (np.float32, "half"),
     "float32 in bfloat16": (np.float32, "bfloat16"),
 }
+"""By name: the element type of the arrays, and the element type of the context."""
 
 # Networks: the shapes of their arrays, and their results.
 
@@ -104,6 +105,7 @@ NETWORKS: dict[str, tuple[list[tuple[int, ...]], Callable[..., Any]]] = {
     "a part": ([(6, 3), (2, 3)], lambda a, b: a[1:3] * b + a[4]),
     "four of one": ([(1, 3), (1, 3), (1, 3), (1, 3)], lambda a, b, c, d: F.sin(a) * b + F.sin(c) * d),
 }
+"""By name: shapes of the leaves, and the network as a function of them."""
 
 
 class Net:
@@ -177,6 +179,7 @@ def without_graph(net: Net) -> list[Any]:
 
 
 RUNS = [forward, clearing, predicting, at_once, differentiating, without_graph]
+"""Ways to run a network and its gradients."""
 
 # Ways to write.
 

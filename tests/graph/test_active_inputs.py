@@ -12,7 +12,9 @@ from kinnor import _core, autodiff
 from kinnor.function import PythonFunction
 
 REDUCE = {"add_n": np.sum, "mul_n": np.prod}
+"""The NumPy reduction over the active inputs of each function."""
 MASKS = ([True, False, True], [False, True, False], [True, True, True], [False, True, True])
+"""Active inputs of a function with three inputs. Consecutive masks differ."""
 
 
 class Counted(PythonFunction):

@@ -11,6 +11,7 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 DOUBLE = nn.Context(["cpu:double"])
+"""A context that computes in float64."""
 
 
 class InNumPy:
@@ -61,7 +62,9 @@ KEYS = [
     np.s_[...],
     np.s_[0, 0],
 ]
+"""Basic keys for arrays of two axes, to read from or assign to."""
 PLACES = [np.s_[[0, 2]], np.s_[[1, 3], [2, 0]]]
+"""Keys with lists of indices."""
 
 
 def program(seed, lib, x, w):

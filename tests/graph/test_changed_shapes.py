@@ -152,6 +152,7 @@ def test_a_graph_of_gradients():
 
 
 def test_parameters():
+    """A changed shape of a parameter must fit the other parameters. Then the graph takes it over."""
     x = leaf(*np.ones(8)).reshape((2, 4))
     y = PF.affine(x, 3)
     z = PF.prelu(y, shared=False)

@@ -12,8 +12,11 @@ import kinnor as nn
 import kinnor.functions as F
 
 TYPES = [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
+"""Element types of integers. A cleared array of them is an error to read."""
 TABLE = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(3, 2))
+"""A float table that integers index."""
 SCORES = np.ones((2, 3), np.float32)
+"""Scores of two rows for three classes."""
 
 
 def scores():
@@ -51,6 +54,7 @@ READERS = {
     "array": lambda v: F.sin(v.data),
     "assigned": lambda v: nn.Variable((2, 1)).__setitem__(slice(None), v),
 }
+"""Ways to read the value of a variable, some of them through a function."""
 
 
 @pytest.mark.parametrize("at_once", [False, True])

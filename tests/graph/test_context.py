@@ -19,6 +19,7 @@ def default_context():
 
 
 def test_attributes():
+    """The fields of a context, their defaults, and its text."""
     context = nn.Context()
     assert (context.backend, context.array_class, context.device_id) == (["cpu:float"], "", "0")
     assert context["backend"] == ["cpu:float"]
@@ -99,6 +100,7 @@ def test_refused_calls_change_nothing():
 
 
 def test_extensions():
+    """The functions of the extension module for the CPU. Other extensions are refused."""
     assert ext_utils.list_extensions() == ["cpu"]
     cpu = ext_utils.import_extension_module("cpu")
     assert cpu.get_device_count() == len(cpu.get_devices()) == 1

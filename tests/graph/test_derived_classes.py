@@ -27,6 +27,7 @@ def derived(base, *given, calls=True, **named):
 
 
 OWN = [(("in", 2), {"key": 3}), ((np.zeros(3), object()), {}), ((object(),), {"key": "k"}), (((2,), True), {})]
+"""Positional and named arguments that a derived class takes, without meaning for its base."""
 BASES = {
     "NdArray": (nn.NdArray, ((2, 3),), {}),
     "NdArray of lengths": (nn.NdArray, (2, 3), {}),
@@ -41,6 +42,7 @@ BASES = {
     "Context": (nn.Context, (["cpu:half"],), {}),
     "CommunicatorBackwardCallback": (_core.CommunicatorBackwardCallback, (), {}),
 }
+"""By name: a base class, and the positional and named arguments that the derived class passes to it."""
 
 
 @pytest.mark.parametrize("name", BASES)

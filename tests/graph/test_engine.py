@@ -408,6 +408,7 @@ def test_a_parent_that_is_restored():
 
 
 def test_invalid_parents():
+    """A parent must compute the data of its variable. Otherwise, setting it is refused."""
     x = nn.Variable((2,), need_grad=True)
     h = F.sin(x)
     f, g = h.parent, F.exp(h).parent

@@ -110,6 +110,7 @@ STATEFUL = {
     "dropout": (lambda x: F.dropout(x, seed=7), (4, 8), (80, 80)),
     "layer_normalization": (lambda x: F.layer_normalization(x, None, None), (4, 8), (4, 80)),
 }
+"""By name: a function whose forward saves state for backward, its input shape, and a shape for a direct call."""
 
 
 @pytest.mark.parametrize("name", STATEFUL)

@@ -7,6 +7,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 KINDS = pytest.mark.parametrize("kind", [nn.NdArray, nn.Variable])
+"""Runs a test for both classes of arrays."""
 
 BASIC = {
     "integer": np.s_[2],
@@ -27,6 +28,7 @@ BASIC = {
     "empty key": (),
     "many": np.s_[1, ..., None, 1:3],
 }
+"""Keys of integers, slices, `...` and new axes, which make views in NumPy."""
 ADVANCED = {
     "list": np.s_[[3, 0, 0]],
     "negative": np.s_[[-1, 1]],
@@ -49,7 +51,9 @@ ADVANCED = {
     "mask and integer": np.s_[np.array([True, False, True, True]), 1],
     "two masks": np.s_[np.array([True, False, True, False]), np.array([False, True, True])],
 }
+"""Keys with arrays or masks, which copy in NumPy."""
 KEYS = pytest.mark.parametrize("key", [*BASIC.values(), *ADVANCED.values()], ids=[*BASIC, *ADVANCED])
+"""Runs a test for all keys."""
 
 
 def example():
@@ -323,8 +327,11 @@ OPEN = {
     "integers": np.s_[1, -1],
     "array and new axis": np.s_[[2, 0], None],
 }
+"""Keys that must follow the current shape of the input, not its shape when the graph was built."""
 OPEN_KEYS = pytest.mark.parametrize("key", OPEN.values(), ids=OPEN)
+"""Runs a test for each open key."""
 LENGTHS = (4, 7, 3, 5)
+"""Lengths of axis 0 to run a graph with after it was built for 4."""
 
 
 def rows(n, width=3):

@@ -34,6 +34,7 @@ KERNELS: dict[str, Callable[[int], nn.Variable]] = {
     "product": lambda n: F.affine(real(n << 9, 1 << 10), real(1 << 10, 1 << 10)),
     "convolution": lambda n: F.convolution(real(n, 32, 64, 64), real(32, 32, 5, 5), pad=(2, 2)),
 }
+"""By name: one function whose time grows with `n`. An interrupt must stop it midway."""
 LEAST = 0.25
 """The least run time of a kernel, in seconds."""
 

@@ -9,6 +9,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 VALUES = np.array([[0.3, -0.7, 1.1], [-0.2, 0.9, 0.4]], np.float32)
+"""Values of the input."""
 
 FUNCTIONS = {
     "exp": F.exp,
@@ -24,6 +25,7 @@ FUNCTIONS = {
     "sin": F.sin,
     "dense": lambda x: F.relu(x * 2.0),
 }
+"""Functions of one array. Their gradient is needed only after the graph was built."""
 
 KEYS = {
     "slice": slice(0, 1),
@@ -33,6 +35,7 @@ KEYS = {
     "mask": np.array([[True, False, True], [False, True, False]]),
     "everything": Ellipsis,
 }
+"""Keys of the part that is assigned."""
 
 
 def graph(f, key, need_grad):

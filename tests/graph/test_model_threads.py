@@ -321,6 +321,7 @@ def test_a_call_within_a_build_on_the_same_thread_is_refused(tmp_path):
 @pytest.mark.parametrize("made", [layers, network])
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
 def test_copies(made, copied, tmp_path):
+    """A model and its copy run in several threads with the right results."""
     model = made(tmp_path)()
     x = np.random.default_rng(0).standard_normal((3, WIDTH)).astype(np.float32)
     if copied is copy.copy:

@@ -32,6 +32,7 @@ CHANGES = {
     "copy": lambda v: v.data.copy_from(nn.NdArray.from_numpy_array(np.array([5.0, 6.0], np.float32))),
     "other": lambda v: setattr(v, "data", nn.NdArray.from_numpy_array(np.array([5.0, 6.0], np.float32))),
 }
+"""Ways to change the value of a variable between the forward and the backward run."""
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -366,6 +367,7 @@ WAYS_BACK = {
     "autodiff.grad": lambda y, x: autodiff.grad(y, x)[0].d,
     "create_graph": lambda y, x: autodiff.grad(y, x, create_graph=True)[0].d,
 }
+"""Ways to differentiate `y` by `x`. Each returns the gradient."""
 
 
 @pytest.mark.parametrize("held", [False, True])

@@ -36,6 +36,7 @@ READS = {
     "function of an array": lambda y: F.exp(y.data),
     "array beside a variable": lambda y: F.add2(y, nn.NdArray(2)),
 }
+"""Ways to read the value of a variable. Each must raise if it was not computed."""
 
 
 @pytest.mark.parametrize("read", READS)

@@ -8,6 +8,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 ALL = list(combinations())
+"""All combinations of an element type, a network, a leaf, a write and a run."""
 EACH = 101
 """The test plays one in `EACH` combinations. `make fuzz` plays all."""
 

@@ -141,6 +141,7 @@ def test_hooks_that_panic():
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_autodiff(create_graph):
+    """A panic in `autodiff.backward` keeps gradients and modes, and the graph can be differentiated again."""
     net = Network()
     loss = F.sum(net.y)
     loss.forward()

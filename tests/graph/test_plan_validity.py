@@ -93,6 +93,7 @@ OTHERS = {
     "a static graph that is built anew": lambda: Net().step(),
     "a budget": under_a_budget,
 }
+"""Uses of another graph. None of them may invalidate the plans of this one."""
 
 
 @pytest.mark.parametrize("step", [Net.step, Net.differentiate])

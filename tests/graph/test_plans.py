@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SIZES = [(1,), (3,), (16,), (7, 5), (1025,), (2048,), (40, 60), (3, 11_000), (70_000,), (2, 3, 12, 20), (1, 24, 8, 8)]
+"""Shapes of all arrays of a random graph."""
 LAYERED = [(7, 5), (40, 60), (2, 3, 12, 20), (1, 24, 8, 8)]
+"""Shapes of graphs that may contain layers: `F.affine` for two axes, convolutions and normalizations for four."""
 UNARY = [F.tanh, F.relu, F.sigmoid, F.exp, F.sin, F.abs, F.floor, lambda x: x * 0.5, lambda x: 1.5 - x, F.gelu]
+"""Functions of one array, all elementwise."""
 BINARY = [F.add2, F.sub2, F.mul2, F.maximum2, F.equal]
+"""Functions of two arrays of one shape, all elementwise."""
 
 
 @contextmanager
@@ -308,6 +312,7 @@ LAYERS: dict[str, tuple[tuple[int, ...], Callable[..., nn.Variable], tuple[int, 
     "depthwise": ((2, 12, 31, 29), lambda x, w: F.depthwise_convolution(x, w, pad=(1, 1)), (12, 3, 3)),
     "transposed": ((2, 12, 31, 29), lambda x, w: F.deconvolution(x, w, stride=(2, 2)), (12, 9, 3, 3)),
 }
+"""By name: shape of the input, the layer as a function of input and weight, and shape of the weight."""
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -84,6 +84,7 @@ SCOPES = {
     "detect_anomaly": (autodiff.detect_anomaly, anomaly),
     "place": (lambda: nn.place(3), lambda: built().parent.context.device_id),
 }
+"""By name: enters a scope, and observes its effect."""
 
 
 @pytest.fixture(autouse=True)

@@ -41,6 +41,7 @@ class Doubled(PythonFunction):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_in_place(dynamic):
+    """A user's function that declares to work in place shares the memory of its input and output."""
     x = leaf(1, 2)
     with nn.auto_forward(dynamic):
         h = x * 3

@@ -19,6 +19,7 @@ GIVEN_BY_LISTS = {"sink"}
 
 @each
 def test_has_rows(declared):
+    """Each declared function has rows in the table of operations, which give all its arguments and inputs."""
     name, _, inputs, args, _ = declared
     assert name in TABLE or name in GIVEN_BY_LISTS, f"{name}: add a row to tests/operations/cases/"
     if name in TABLE:

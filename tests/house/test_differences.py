@@ -13,6 +13,7 @@ from kinnor.utils.learning_rate_scheduler import CosineScheduler
 
 PAGE = (Path(__file__).parents[2] / "docs/differences.md").read_text()
 ROWS = {}
+"""The checks, by the beginning of the row of the page that each one runs. `row` fills it."""
 
 
 def row(text):

@@ -18,8 +18,11 @@ from kinnor_cli import main
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+"""Names of the optional dependencies."""
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+"""All pages of the documentation."""
 SITE = [page for page in PAGES if page.parent.name != "maintainers"]
+"""All pages except those for maintainers."""
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 

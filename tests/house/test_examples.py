@@ -44,6 +44,7 @@ def accuracy(output):
 
 
 def test_demo(tmp_path):
+    """The demo reaches its accuracy, and writes its images, parameters and series."""
     assert accuracy(example("demo.py", "--epochs", 5, "--output", tmp_path / "out", cwd=tmp_path)) > 94
     for picture in ("learning_curve.png", "held_out_digits.png"):
         assert (tmp_path / "out" / picture).read_bytes().startswith(b"\x89PNG")
@@ -102,6 +103,7 @@ def test_frozen_network(tmp_path):
 
 
 def test_readme(tmp_path):
+    """Each program of the README has at most ten lines that are not empty, and its loss falls."""
     programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert programs
     for program in programs:
@@ -157,6 +159,7 @@ def test_products_with_the_hessian_of_a_quadratic_form():
 
 
 def test_maml(tmp_path):
+    """Meta-learning lowers the loss after one inner step."""
     first, last = example("maml.py", cwd=tmp_path).splitlines()
     before, after = re.fullmatch(r"loss after one inner step: (\S+) at first, (\S+) in the end", first).groups()
     assert float(after) < 0.2 * float(before)

@@ -311,6 +311,7 @@ def test_the_graph_has_no_files_outside_of_its_layers():
 
 
 PAGES = ["CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/maintainers").glob("*.md")))]
+"""Pages for maintainers."""
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 STUBS = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("python/**/*.pyi")} - {"python/kinnor/_core.pyi"}
 """Files that the build makes and that the packages have."""
 TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+"""Files under version control."""
 
 
 def run(*command, cwd=ROOT):

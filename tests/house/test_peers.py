@@ -32,6 +32,7 @@ ROWS = [
     ("torch", "compile", 5.0),
     ("jax", "jit", 1.0),
 ]
+"""Results of one benchmark: library, mode and time of a step."""
 
 
 def test_quick_run(tmp_path):
@@ -82,6 +83,7 @@ def test_the_fastest_peer_with_equal_losses_counts():
 
 
 def test_conclusion():
+    """The text names the ratio to the fastest peer and the workloads above the limits."""
     rows = [row(*r) for r in ROWS]
     text = report.conclusion(report.compare(rows, is_small_work=True), 2)
     assert "2 threads: geomean of ratio to fastest peer 1.00" in text

@@ -14,6 +14,7 @@ sys.modules["prose"] = prose
 _spec.loader.exec_module(prose)
 
 LONG = " ".join(["word"] * 26) + "."
+"""A sentence with one word too many."""
 
 
 def findings(tmp_path, name, text):

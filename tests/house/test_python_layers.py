@@ -68,6 +68,7 @@ def modules():
 
 
 MODULES = modules()
+"""Paths of the modules, by name below `kinnor`."""
 
 
 def for_types(node):
@@ -98,6 +99,7 @@ def imports(name):
 
 
 IMPORTS = {name: imports(name) for name in MODULES}
+"""Names of the modules that each module imports."""
 
 
 def layer(name):

@@ -12,6 +12,7 @@ import kinnor.solvers as S
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NAMES = [(module, name) for module in (F, L, PF, S) for name in module.__all__]
+"""All public functions and classes whose docstrings have examples, as pairs of module and name."""
 
 
 def examples(documented):

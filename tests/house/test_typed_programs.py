@@ -38,6 +38,7 @@ MISTAKES = {
     'F.relu("x")': 'Value of type variable "T" of "relu" cannot be "str"',
     "nn.load_parameters('x').matchd": '"Loaded" has no attribute "matchd"',
 }
+"""Lines with a mistake, and the message of the type checker for each."""
 
 
 def test_mistakes_are_reported(tmp_path):

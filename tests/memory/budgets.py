@@ -52,6 +52,7 @@ def retained(loss, leaves):
 
 
 WAYS = [by_backward, by_autodiff, by_grad, retained]
+"""Ways to differentiate a loss."""
 ways = pytest.mark.parametrize("way", WAYS)
 
 

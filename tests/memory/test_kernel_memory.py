@@ -97,6 +97,7 @@ CASES = {
     "prod": ("backward", "F.prod(real(N, 2), axis=1)"),
     "cumprod": ("backward", "F.cumprod(real(N), axis=0)"),
 }
+"""By name: the run that allocates (`forward` or `backward`), and the call to run without enough memory."""
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,6 +12,7 @@ from kinnor import autodiff
 
 SHAPE = (64, 1024)
 BYTES = 4 * 64 * 1024
+"""Size of one array of the shape."""
 SLACK = 4096
 
 
@@ -37,6 +38,7 @@ def apart(n):
 
 
 NETS = [two, three, apart]
+"""Networks of several losses. Each takes the number of layers and returns the input and the losses."""
 
 
 def step(x, losses, order, budget=None):

@@ -18,7 +18,9 @@ DEPTH = 50
 BATCH = 65536
 """Bytes that a thread may allocate or free before other threads see it."""
 SHAPES = {"affine": (512, 64), "convolution": (4, 8, 24, 24)}
+"""Shape of the input for each kind of layer."""
 WAYS = {"affine": lambda h: PF.affine(h, 64), "convolution": lambda h: PF.convolution(h, 8, (3, 3), pad=(1, 1))}
+"""The layer of each kind. A network has `DEPTH` of them."""
 
 
 @pytest.fixture(params=["affine", "convolution"])

@@ -12,6 +12,7 @@ import kinnor.solvers as S
 from kinnor import _core, autodiff
 
 MANY = 1 << 40
+"""More allocations than a test makes: all that follow fail."""
 
 
 @contextmanager
@@ -49,6 +50,7 @@ WRITES = {
     "get_data": lambda x: x.data.get_data("rw", np.uint64),
     "data_ptr": lambda x: x.data.data_ptr(np.float64, write_only=True),
 }
+"""Writes of another element type to a variable. A failed write must change nothing."""
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
@@ -113,6 +115,7 @@ PARAMETERS = {
     "float16": (np.float16, np.float32),
     "float64": (np.float64, np.float16),
 }
+"""Pairs of element types: of the parameters, and of their gradients."""
 
 
 def solver_with(name, dtypes):
@@ -135,6 +138,7 @@ CALLS = {
     "clip_grad_by_global_norm": lambda s: s.clip_grad_by_global_norm(0.5),
     "scale_grad": lambda s: s.scale_grad(0.5),
 }
+"""Methods of a solver that change parameters or gradients."""
 
 
 def everything(solver, parameters):
@@ -236,6 +240,7 @@ STEPS = {
     "autodiff": (False, ["forward", "differentiate", "update"]),
     "autodiff of dynamic code": (True, ["forward", "differentiate", "update"]),
 }
+"""By name: True if functions run as they are built, and the phases of a training step."""
 
 
 @pytest.mark.parametrize("count", [1, MANY], ids=["one", "all that follow"])

@@ -10,6 +10,7 @@ from onnx_harness import called_in_every_way
 import kinnor.onnx
 
 VERSIONS = {"": 17, "com.microsoft": 1, "ai.onnx.ml": 3}
+"""Version of each operator set, by domain."""
 
 
 def model_of(nodes, feed, outputs, constants=(), versions=None):

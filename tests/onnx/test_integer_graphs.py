@@ -149,6 +149,7 @@ def test_asymmetric_padding(dtype):
 
 @DTYPES
 def test_attention(dtype):
+    """Attention between nodes that quantize runs in functions of integers, without float products."""
     net = Net((2, 6, 8), dtype)
     h = net.between("x", 0.01, zero(dtype, 128))
     parts = []

@@ -24,6 +24,7 @@ from kinnor.onnx.tables import SUBJECTS, TABLE
 KNOWN = {"bool", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
+"""Element types of inputs and outputs that tests of the standard may have here."""
 
 SLOW = {"averagepool", "lppool", "maxpool"}
 """Modules of cases that take half a minute to generate. The converted networks cover pooling."""
@@ -129,6 +130,7 @@ CONVERTED = {"pytorch-converted": 80, "pytorch-operator": 31, "simple": 7}
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_nodes(subject):
+    """At least `FLOORS` of the cases of the ONNX standard pass, by subject."""
     failed, cases = [], cases_of(SUBJECTS[subject])
     for case in cases:
         try:
@@ -369,6 +371,7 @@ def test_functions_of_a_file_are_inlined():
 
 @pytest.mark.parametrize("kind", ["pytorch-converted", "pytorch-operator", "simple"])
 def test_networks(kind):
+    """At least `CONVERTED` of the small networks of the ONNX standard pass, by folder."""
     failed, cases = [], load_model_tests(kind=kind)
     for case in cases:
         folder = Path(case.model_dir)

@@ -109,6 +109,7 @@ def scan_over_constants():
 
 
 CAPTURES = [if_on_a_shape, if_within_if, branch_that_is_an_outer_value, loop_of_known_length, scan_over_constants]
+"""Makers of models whose subgraphs read outer values. Each returns the model and its function in NumPy."""
 
 
 @pytest.mark.parametrize("make", CAPTURES)

@@ -63,17 +63,20 @@ def test_fused_products(flags):
 
 
 def test_fused_gemm():
+    """`FusedGemm` with an activation agrees with ONNX Runtime."""
     made = node("FusedGemm", "a b c", activation="LeakyRelu", activation_alpha=0.3, transB=1, alpha=0.5, beta=2.0)
     compared([made], [{"a": real(n, 4)} for n in (1, 3)], ["y"], {"b": real(5, 4), "c": real(5)})
 
 
 @pytest.mark.parametrize("name", ["BiasGelu", "FastGelu", "Gelu", "QuickGelu"])
 def test_gelus(name):
+    """Each variant of GELU agrees with ONNX Runtime, with a bias where the operator takes one."""
     made = node(name, "x b" if name in ("BiasGelu", "FastGelu") else "x")
     compared([made], [{"x": real(n, 5, 4)} for n in (1, 3)], ["y"], {"b": real(4)} if len(made.input) > 1 else {})
 
 
 def test_small_operators():
+    """`Inverse`, `ExpandDims` and `Trilu` agree with ONNX Runtime."""
     compared([node("Inverse", "x")], [{"x": real(n, 3, 3) + 3 * np.eye(3, dtype=np.float32)} for n in (1, 2)], ["y"])
     compared([node("ExpandDims", "x axis")], [{"x": real(n, 3)} for n in (1, 2)], ["y"], {"axis": np.int32(-1)})
     compared([node("Trilu", "x", upper=0)], [{"x": real(n, 4)} for n in (2, 5)], ["y"])
@@ -169,6 +172,7 @@ LSTM = [
     {"per_column": True},
     {"lengths": True, "direction": "bidirectional", "states": True},
 ]
+"""Arguments of `lstm_of_levels`."""
 
 
 def lstm_of_levels(dtype=np.int8, direction="forward", states=False, peepholes=False, per_column=False, **rest):
@@ -230,6 +234,7 @@ def test_sequences_of_several_lengths(kind, direction, states):
 
 
 MASKS = [None, "rows", "keys", "queries"]
+"""Kinds of masks."""
 
 
 def mask(kind, batch, n_queries, n_keys):
@@ -249,6 +254,7 @@ def mask(kind, batch, n_queries, n_keys):
 )
 @pytest.mark.parametrize("causal", [0, 1])
 def test_attention(kind, has_past, causal):
+    """`Attention` agrees with ONNX Runtime, for each mask, with and without cached keys and a causal mask."""
     names = f"x w b {'m' if kind else '-'} {'past' if has_past else '-'}"
     made = node("Attention", names, "y present", num_heads=2, unidirectional=causal)
 

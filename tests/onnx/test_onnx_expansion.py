@@ -11,6 +11,7 @@ import kinnor as nn
 import kinnor.onnx
 
 OPSETS = [oh.make_opsetid("", 17), oh.make_opsetid("local", 1)]
+"""The standard set of operators, and one for functions of the model."""
 X = np.ones((2, 2), np.float32)
 
 
@@ -149,6 +150,7 @@ REFUSED = {
     "many loops": lambda: many_loops(30),
     "scans": lambda: scans(30),
 }
+"""By name: makes a small model that would expand to too many nodes. Each must be refused within a second."""
 
 
 @pytest.mark.parametrize("which", REFUSED)

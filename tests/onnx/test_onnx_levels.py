@@ -10,6 +10,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(3)
 LEVELS = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
+"""The ONNX element type of each type of levels."""
 
 
 def run(name, given, constants, dtype, output=None, **attributes):
@@ -54,6 +55,7 @@ def scale(x):
 @pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
 @pytest.mark.parametrize("shapes", [((2, 3, 4), (2, 3, 4)), ((2, 3, 4), (4,)), ((1, 3, 1), (2, 1, 5))])
 def test_arithmetic(name, dtype, shapes):
+    """Sums and products of levels agree with ONNX Runtime up to one level."""
     zeros = levels(dtype, 3)
     found, wanted = run(
         name,
@@ -92,6 +94,7 @@ def test_functions_of_one_input(name, attributes, dtype):
 
 @pytest.mark.parametrize("dtype", LEVELS)
 def test_concatenation(dtype):
+    """Concatenated levels of different scales agree with ONNX Runtime."""
     zeros = levels(dtype, 3)
     found, wanted = run(
         "QLinearConcat",
@@ -108,6 +111,7 @@ def test_concatenation(dtype):
 @pytest.mark.parametrize("has_levels", [True, False])
 @pytest.mark.parametrize("per_column", [True, False])
 def test_products(is_turned, has_levels, per_column):
+    """`QGemm` agrees with ONNX Runtime, with levels or floats as output."""
     weight = levels("int8", 4, 6)
     scales = np.array([0.01, 0.02, 0.03, 0.015], np.float32) if per_column else scale(0.02)
     zeros = np.zeros(4, np.int8) if per_column else np.int8(0)

@@ -150,6 +150,7 @@ KERNELS = [
     ("RBF", [0.3, 0.0, 0.0]),
     ("SIGMOID", [0.2, 0.1, 0.0]),
 ]
+"""Kernels of support vectors, with gamma, offset and degree."""
 
 
 @pytest.mark.parametrize(("kernel", "numbers"), KERNELS)
@@ -181,6 +182,7 @@ def test_classes_by_support_vectors(kernel, numbers, n_classes, has_probabilitie
 
 
 def test_features():
+    """`Scaler`, `Normalizer`, `Binarizer`, `Imputer` and `FeatureVectorizer` agree with ONNX Runtime."""
     scale = {"offset": real(4).tolist(), "scale": real(4).tolist()}
     compared([node("Scaler", "x", **scale)], feeds(4), ["y"])
     compared([node("Scaler", "x", offset=[0.5], scale=[2.0])], feeds(4), ["y"])
@@ -205,6 +207,7 @@ def test_chosen_features():
 
 
 WORDS = np.array(["b", "a", "odd", "c"])
+"""Words to draw inputs from. No model knows `odd`."""
 
 
 def test_encoded_labels():

@@ -64,10 +64,13 @@ NETWORKS = {
     vit: images,
     lstm: sequences,
 }
+"""Networks of the examples. The value makes the inputs of a network for a batch of `n`."""
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_architectures(tmp_path, network):
+    """Saved networks agree with ONNX Runtime and when they are loaded, for another batch size too."""
+
     def built(n):
         """Builds the network for a batch of `n`."""
         given = {key: nn.Variable.from_numpy_array(x) for key, x in NETWORKS[network](n).items()}
@@ -93,6 +96,7 @@ def test_architectures(tmp_path, network):
 
 
 def test_einsum(tmp_path):
+    """A saved `einsum` agrees with ONNX Runtime."""
     x, w = nn.Variable((2, 3)), nn.Variable.from_numpy_array(np.arange(12.0).reshape(3, 4))
     y = F.einsum(x, w, equation="ij,jk->ki")
     kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})

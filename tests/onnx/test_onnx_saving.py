@@ -18,7 +18,9 @@ from kinnor.onnx.exports import EXPORTS
 from kinnor.onnx.exports.binary import BINARY
 
 NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)
+"""The newest operator set that both sides support."""
 OPSETS = (9, 13, 17, 21, NEWEST)
+"""Versions of the operator set to save for."""
 
 
 def variable(values):
@@ -77,6 +79,7 @@ REFUSED = {9: 8, 13: 2, 17: 0, 21: 1, NEWEST: 0}
 
 @pytest.mark.parametrize("opset", OPSETS)
 def test_functions(tmp_path, opset):
+    """All rows but `REFUSED` can be saved. ONNX Runtime and the loaded model then compute the same."""
     refused, outputs, inputs = [], {}, {}
     for number, row in enumerate(rows(2 if opset == 21 else 1)):
         xs, ys = built(row)
@@ -231,6 +234,7 @@ def test_tensors_outside_of_the_file(tmp_path):
 
 
 def test_models(tmp_path):
+    """A loaded model can be saved again, with its changed parameters."""
     x, y = network()
     nn.save(tmp_path / "net.nnp", {"y": y}, {"x": x})
     kinnor.onnx.save(nn.load(tmp_path / "net.nnp"), tmp_path / "net.onnx")

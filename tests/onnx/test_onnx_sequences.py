@@ -19,6 +19,7 @@ KINDS = {
     "ys": SEQUENCE,
     "maybe": helper.make_optional_type_proto(FLOAT),
 }
+"""The type of each input and output of the models, by name."""
 KINDS["has"] = helper.make_tensor_type_proto(TensorProto.BOOL, [])
 
 
@@ -51,6 +52,7 @@ SPLIT = made(
     one=1,
     zero=0,
 )
+"""A model that splits an array into a sequence, edits the sequence, and joins it."""
 
 
 def test_sequences_inside_of_a_model():

@@ -216,6 +216,7 @@ def test_a_run_in_another_thread_calls_back(session):
 
 
 def test_options():
+    """Session options: threads are applied, entries are stored, and custom libraries are refused."""
     before = nn.get_num_threads()
     options = kinnor.onnx.SessionOptions()
     options.intra_op_num_threads = 1

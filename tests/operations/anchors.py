@@ -16,6 +16,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 AT = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1e10, -1e10, 3e38, -3e38, np.inf, -np.inf, np.nan])
+"""Numbers at which functions must have the nearest result, or a special value."""
 
 FUNCTIONS = {
     "exp": np.exp,
@@ -42,6 +43,7 @@ FUNCTIONS = {
     "softsign": lambda x: np.where(np.isinf(x), np.sign(x), x / (1 + np.abs(x))),
     "swish": lambda x: np.maximum(x, -1e300) * special.expit(x),
 }
+"""The NumPy reference of each function."""
 
 
 def is_exact(x: float, y: float) -> bool:

@@ -16,23 +16,30 @@ if TYPE_CHECKING:
     Choose = Callable[[Sequence[Any]], Any]
 
 NUMBERS = [0, 1, -1, 2, 3, -3, 7, 0.5, -0.5, 1e-300, 1e308, float("nan"), float("inf"), -float("inf"), True, False]
+"""Numbers that an argument may hold, ordinary and special."""
 HUGE = [10**6, 10**10, 2**31, 2**32 + 1, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, 10**30, -(10**30), 10**400]
+"""Integers near and beyond the limits of integer types."""
 SEQUENCES = [
     (), (0,), (1,), (-1,), (2,), (1, 2), (0, 0), (2, 2), (3, 3), (1, 1, 1), (2, 3), (3, -1), (-1, -1), (0, 1, 2),
     (2, 0, 1), (1, 1), (2, 1, 2, 1), (5, 5), (1,) * 10, (1,) * 40, (2,) * 70, (2**40, 2**40), (2**62, 2**62),
     (2**62, 4), (-(2**63),), (2**63 - 1,), (2**31, 2**31, 0), (10**6, 10**6), (10**400,), [1, 2], [0.5, 1.5],
     [None], ["a"], [[1]], range(2), (True, False), (None, 1),
 ]  # fmt: skip
+"""Sequences for axes, shapes and the like, many of them invalid."""
 ODD = [
     "", "x", "reflect", "repeat", "constant", "nearest", "\0", "é", b"x", {}, {"a": 1}, {1, 2}, object(), len, int,
     1j, ..., slice(None),
 ]  # fmt: skip
+"""Values of types that few arguments accept."""
 SHAPES = [
     (), (0,), (1,), (3,), (2, 3), (3, 2), (3, 3), (2, 3, 4), (2, 1), (1, 3), (0, 3), (3, 0), (2, 2, 5, 5), (3, 2, 3,
     3), (4, 2, 3), (1, 2, 3, 4, 5), (2,) * 6, (1,) * 12, (2, 2), (1, 1, 1, 1),
 ]  # fmt: skip
+"""Shapes of random arrays."""
 DTYPES = [np.float32, np.float64, np.int64, np.int32, np.uint8, np.bool_, np.float16]
+"""Element types of random arrays."""
 FILLS = ["count", "zero", "one", "negative", "nan", "inf", "huge"]
+"""Kinds of contents of random arrays."""
 
 
 def filled(shape: tuple[int, ...], dtype: Any, how: str) -> np.ndarray:

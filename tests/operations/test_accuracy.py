@@ -11,9 +11,11 @@ PAGE = Path(__file__).parents[2] / "docs/accuracy.md"
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.read_text().splitlines() if line[:1] == "|"
 ]
+"""The cells of each row of each table on the page."""
 EACH = {
     (name.strip("`"), args): float(error) for name, args, error, _ in (r for r in ROWS if len(r) == 4) if name[0] == "`"
 }
+"""The error on the page, by function and arguments."""
 
 
 def shown(args):

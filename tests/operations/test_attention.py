@@ -9,6 +9,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 SIZES = [(2, 1, 1, 3, 2), (2, 65, 257, 8, 5), (1, 200, 300, 33, 40), (3, 64, 256, 16, 16), (1, 130, 40, 4, 4)]
+"""Arguments of `inputs`."""
 
 
 def inputs(heads, queries, keys, width, depth):
@@ -152,6 +153,7 @@ def heads(query, key, value, n, *weights, bias_k=None, bias_v=None, additive=Non
     "given", [(), ("bias_k", "bias_v"), ("additive", "padding"), ("bias_k", "bias_v", "additive", "padding")]
 )
 def test_heads(given, at_once):
+    """`multi_head_attention` equals the NumPy reference, with and without masks and biases."""
     r = np.random.RandomState(0)
     x = [r.randn(5, 2, 6), r.randn(7, 2, 4), r.randn(7, 2, 3)]
     weights = [r.randn(*s) for s in ((6, 8), (4, 8), (3, 6), (6, 5), (8,), (8,), (6,), (5,))]

@@ -33,6 +33,7 @@ THROWING = Path(__file__).with_name("throwing.py")
     [("functions", 8000), ("members", 8000), ("solvers", 3000), ("constructors", 3000), ("names", 4000)],
 )
 def test_wrong_arguments(kind, count, tmp_path):
+    """Random calls in another process raise only expected errors, and the process ends normally."""
     note = tmp_path / "throw"
     command = [sys.executable, str(THROWING), kind, "0", str(count), str(note)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
@@ -192,6 +193,7 @@ TOLD = {
     "SimpleDataSource: expected `load_func`": lambda: data_iterator_simple(3, 10, 2),
     "SimpleDataSource: expected `num_examples` to be a whole": lambda: data_iterator_simple(len, "x", 2),
 }
+"""Part of a message, and the call that must raise an error with it."""
 
 
 @pytest.mark.parametrize("said", TOLD)
@@ -282,6 +284,7 @@ def test_a_variable_cannot_be_computed_from_itself():
 
 
 def test_schedules():
+    """The polynomial schedule stays at zero after its end, and wrong arguments of each schedule are refused."""
     polynomial = PolynomialScheduler(0.1, 10, 0.5)
     assert [polynomial.get_learning_rate(i) for i in (0, 10, 11, 1000)] == [0.1, 0.0, 0.0, 0.0]
     for refused in (
@@ -334,6 +337,7 @@ def test_bfloat16_starts_a_gradient():
 
 
 def test_contexts():
+    """Thousands of contexts can be used, and the one before is current again."""
     before = nn.get_current_context()
     for n in range(3000):
         with nn.context_scope(nn.Context(["cpu:double"], device_id=n)):

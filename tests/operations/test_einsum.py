@@ -42,6 +42,7 @@ CASES = [
     ("ij,jk->ik", (2, 0), (0, 4)),
     ("ij,jk->ik", (0, 2), (2, 4)),
 ]
+"""An equation and the shapes of its operands."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

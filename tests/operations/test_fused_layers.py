@@ -19,6 +19,7 @@ ACTIVATIONS = {
     "elu": ((0.7,), lambda x: F.elu(x, 0.7)),
     "relu6": ((), F.relu6),
 }
+"""By the name that a fused convolution takes: arguments of the activation, and the function of its own."""
 
 
 def variables(*shapes, seed=0):

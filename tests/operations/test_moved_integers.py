@@ -9,6 +9,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 CONTEXTS = ("float", "double", "half", "bfloat16")
+"""Element types of contexts."""
 LARGE = 2**53 + 1
 """An integer that no floating-point type represents exactly, nor its odd neighbours."""
 
@@ -84,8 +85,11 @@ MOVES = {
     "gather": lambda i: F.gather(i, nn.Variable.from_numpy_array(np.array([1, 0])), axis=0),
     "chain": lambda i: F.concatenate(F.transpose(F.identity(i)[:, ::2], (1, 0)), F.pad(i, (0, 0))[:, :2], axis=1),
 }
+"""Functions that move integers. They must keep them exact in each context."""
 IDS = np.array([[11, 2049, 28001, 257], [300, 12345, 20001, 4099]])
+"""Row numbers. Half precision and bfloat16 would round most of them."""
 TABLE = np.stack([np.arange(30000) // 128, np.arange(30000) % 128], 1).astype(np.float32)
+"""A table whose row `i` identifies `i`, by numbers that each context holds exactly."""
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -16,6 +16,7 @@ from kinnor import _core
 
 NAN, INF = np.nan, np.inf
 SCORES = np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+"""Scores of two rows for three classes."""
 
 INDEXED = {
     "softmax_cross_entropy": lambda i: F.softmax_cross_entropy(leaf_of(SCORES), i),
@@ -193,6 +194,7 @@ REFUSED = [
     ("dropout", {"p": 1.0}),
     ("dropout", {"p": NAN}),
 ]
+"""Functions, each with one argument (the first of the dict) that must raise `ArgumentError`."""
 
 
 @pytest.mark.parametrize(("name", "args"), REFUSED)
@@ -210,6 +212,7 @@ def test_tolerances_of_losses_are_not_negative(wrong):
 
 
 def test_random_arguments():
+    """An infinite `sigma` and a probability above one are refused."""
     with pytest.raises(nn.ArgumentError, match="sigma"):
         F.randn(0, INF, (3,))
     with pytest.raises(nn.ArgumentError, match="prob"):

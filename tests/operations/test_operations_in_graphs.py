@@ -143,6 +143,8 @@ def test_sixteen_bits(name, type_config, digits):
 
 @over(lambda row: row.random)
 def test_random(row):
+    """Random outputs pass the check of their row, and depend on the seed alone."""
+
     def draw(seed):
         """Draws with this seed."""
         nn.seed(seed)

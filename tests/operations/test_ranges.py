@@ -14,7 +14,9 @@ import kinnor.functions as F
 import kinnor.solvers as S
 
 U = np.array([[0.7, -1.3, 0.2, 2.1, -0.4], [-1.1, 0.6, 1.7, -0.3, 0.9]])
+"""Inputs of ordinary size. Tests multiply them by each magnitude."""
 W = np.array([[0.3, -0.8, 0.5, 0.1, -0.6], [0.9, 0.4, -0.2, -0.7, 0.2]])
+"""Weights of the shape of `U`."""
 
 MAGNITUDES = {
     "float": [1e-40, 1e-37, 1e-30, 1e-22, 1e-12, 1.0, 1e10, 1e19, 1e25, 1e38, 1.6e38],
@@ -22,9 +24,13 @@ MAGNITUDES = {
     "half": [3e-5, 1e-3, 1.0, 300.0, 3e3, 2.5e4],
     "bfloat16": [1e-37, 1e-25, 1.0, 1e19, 1e30, 1e38],
 }
+"""Factors of the inputs for each element type, from tiny to huge."""
 DIGITS = {"float": 3e-6, "double": 1e-7, "half": 4e-3, "bfloat16": 3e-2}
+"""Tolerance for each element type."""
 MOST = {"float": 3.4e38, "double": 1.79e308, "half": 65504.0, "bfloat16": 3.38e38}
+"""The largest number of each element type."""
 LEAST = {"float": 1e-45, "double": 5e-324, "half": 6e-8, "bfloat16": 1e-40}
+"""About the least positive number of each element type."""
 
 
 def constant(values):
@@ -291,6 +297,7 @@ def test_a_long_half_vector_is_clipped_though_half_cannot_hold_its_norm():
 
 
 NORMALIZATIONS = [name for name in FUNCTIONS if re.search(r"(layer|instance|group|batch|tensor)_norm|standard", name)]
+"""Names of the normalizations in `FUNCTIONS`."""
 
 
 @pytest.mark.parametrize("mode", ["static", "eager", "rule"])
@@ -346,6 +353,7 @@ def repeated(function, shape, kind):
 
 
 INDEX = nn.Variable.from_numpy_array(np.zeros(N, np.int64))
+"""Indices that all read element 0."""
 USES = {
     "embed": (lambda x: F.embed(INDEX, x), (3, 2)),
     "gather": (lambda x: F.gather(x, INDEX), (3, 2)),
@@ -355,6 +363,7 @@ USES = {
     "broadcast": (lambda x: F.broadcast(x, (N, 2)), (1, 2)),
     "tile": (lambda x: F.tile(x, (N, 1)), (1, 2)),
 }
+"""By name: a function that reads one row or column of its input `N` times, and the shape of the input."""
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -16,11 +16,16 @@ from kinnor import autodiff
 
 INF, NAN = np.inf, np.nan
 KINDS = {"float": np.float32, "double": np.float64}
+"""The NumPy element type of each context."""
 POINTS = (0.0, -0.0, INF, -INF, NAN, 1e-40, 3e38, -3e38, 1e20, -1e20, 30.0, -30.0)
+"""Values to put into inputs."""
 SMALL = [name for name, rows in TABLE.items() if any(smooth(row) for row in rows)]
+"""Names of all operations that have a smooth row. The test takes only rows of few elements."""
 
 LARGEST = {3e38, -3e38}
+"""Numbers near the limit of float32."""
 ENDS = {INF, -INF} | LARGEST
+"""Infinities and numbers near the limit of float32."""
 APART = {
     # Outside of their domain: the rule takes the root of minus infinity as a power, which is infinite.
     "asin": ENDS,
@@ -181,6 +186,7 @@ X = np.array([1.0, -2.0, 3.0, -4.0, 0.5, -6.0], np.float32)
 POSITIVE = X > 0
 GY = np.array([1.0, INF, 2.0, -INF, INF, NAN], np.float32)
 ZEROS = np.zeros_like(X)
+"""Zeros of the shape of `X`."""
 LABELS = nn.Variable.from_numpy_array(np.array([[1], [-1], [0]]))
 SCORES = np.array([[0.5, 1.0], [NAN, INF], [2.0, 1.0]], np.float32)
 OF_ROWS = np.array([[1.0], [INF], [2.0]], np.float32)

@@ -36,6 +36,7 @@ TIES = {
     "max": (F.max, ([1, 1],), ([1, 0],)),
     "min": (F.min, ([1, 1],), ([1, 0],)),
 }
+"""By name: a function, its inputs, and the gradients of the sum of its output by each."""
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

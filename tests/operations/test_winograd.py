@@ -10,6 +10,7 @@ import kinnor.functions as F
 from kinnor.ext_utils import get_extension_context
 
 Sums = dict[str, np.ndarray]
+"""Results by name: the output, both gradients, and the output of a transposed convolution."""
 
 SHAPES = {
     # Images, channels, maps, groups, height and width, padding.
@@ -19,6 +20,7 @@ SHAPES = {
     "small image": (2, 24, 40, 1, (9, 7), 2),
     "odd sides": (2, 24, 32, 1, (25, 33), 1),
 }
+"""Sizes of convolutions of 3 by 3."""
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,7 @@ ODDITIES: dict[str, Callable[..., None]] = {
     "unlike channels": unlike_channels,
     "nothing odd": lambda **_: None,
 }
+"""Changes of the random input, weight and output gradient, by name."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -50,10 +50,13 @@ EXPECTED = (
     ImportError,
     DeprecationWarning,
 )
+"""Errors that a call with wrong arguments may raise."""
 MEMORY = 2 << 30
+"""Limit of the address space in bytes."""
 SECONDS = 20
 """CPU seconds for one call. The process is ended after that, and the note in PATH names the call."""
 ROWS: dict[str, list[Any]] = {}
+"""Rows of the table of operations, by the name of the function."""
 for _row in all_rows():
     ROWS.setdefault(_row.name, []).append(_row)
 
@@ -205,6 +208,7 @@ OPERATORS = [
     operator.eq, operator.ne, operator.lt, operator.iadd, operator.isub, operator.imul, operator.itruediv,
     operator.ipow, operator.imatmul, operator.floordiv, operator.mod, operator.and_,
 ]  # fmt: skip
+"""Binary operators."""
 ALONE = [
     operator.neg,
     operator.pos,
@@ -221,6 +225,7 @@ ALONE = [
     copy.deepcopy,
     np.asarray,
 ]
+"""Operators and built-in functions of one argument."""
 
 
 def members(throw: Throw, choose: Choose) -> None:
@@ -256,6 +261,7 @@ SKIPPED = {
     "__class__", "__init_subclass__", "__new__", "__reduce__", "__reduce_ex__", "__subclasshook__", "__del__",
     "__setattr__", "__getattribute__", "__delattr__", "__dir__", "__sizeof__",
 }  # fmt: skip
+"""Members that are not called."""
 
 
 def member(throw: Throw, choose: Choose, x: Any) -> None:
@@ -294,6 +300,7 @@ CALLABLES = [
     nn.Context, nn.seed, nn.Variable.forward, nn.Variable.backward, nn.Variable.rewire_on, F.dot, F.clip_by_value,
     F.clip_by_norm, _core.grad_graph,
 ]  # fmt: skip
+"""Classes and functions to call with any arguments."""
 
 
 def constructors(throw: Throw, choose: Choose) -> None:
@@ -305,6 +312,7 @@ def constructors(throw: Throw, choose: Choose) -> None:
 
 NAMES = public_names.names()
 TAKEN = ("hooks.set", "nn.set_function", "nn.set_solver", "nn.unset", "hooks.unset")
+"""Beginnings of names whose first argument is replaced by a key that can be removed again."""
 
 
 def names(throw: Throw, choose: Choose) -> None:
@@ -332,6 +340,7 @@ TARGETS = {
     "constructors": constructors,
     "names": names,
 }
+"""Makes one call, or several that follow from it, by the kind of object that is called."""
 
 
 def main(kind: str, start: int, count: int, path: str) -> None:

@@ -71,6 +71,7 @@ def test_time_elapsed(monitor, tmp_path):
 
 
 def test_plots(monitor, tmp_path):
+    """Plots show the values that were written."""
     plt.switch_backend("agg")
     series = MonitorSeries("loss", monitor, verbose=False)
     timer = MonitorTimeElapsed("time", monitor, interval=1, verbose=False)
@@ -100,6 +101,7 @@ def test_images_are_written_at_their_interval(monitor, tmp_path):
 
 @pytest.mark.parametrize(("channels", "written"), [(1, 1), (2, 3), (3, 3), (5, 3)])
 def test_tiles(monitor, tmp_path, channels, written):
+    """Images are written as tiles of one sheet."""
     images = np.random.RandomState(0).rand(5, channels, 4, 6)
     MonitorImageTile("tiles", monitor, verbose=False, normalize_method=lambda x: x).add(0, images)
     sheet = read_png(tmp_path / "run/first/tiles/000000.png")
@@ -152,6 +154,8 @@ def test_log_file_from_the_configuration(tmp_path):
 
 
 def test_schedules():
+    """Learning rates of each schedule at some iterations."""
+
     def rates(schedule, *iterations):
         """Returns the learning rates at these iterations, to compare approximately."""
         return pytest.approx([schedule.get_learning_rate(i) for i in iterations])

@@ -47,6 +47,7 @@ WORKS = {
             saving.save(y, folder + "/y.onnx")
         """,
 }
+"""Programs with a progress bar, by the label of the bar."""
 
 
 def stderr_of(work, on_terminal, before="progress.SHORT = 0.05"):

@@ -86,6 +86,7 @@ def test_the_modules_that_are_called():
 
 
 def test_files(tmp_path):
+    """Saved parameters give another module the same output, and wrong paths are refused."""
     network, other = Network(), Network()
     x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32))
     y = network(x)
@@ -104,6 +105,7 @@ def test_files(tmp_path):
 
 
 def test_sequences():
+    """`Sequential` names its modules, and refuses what is none."""
     network = nn.Sequential(Dense(4), ("out", Dense(2)))
     assert network(nn.Variable((5, 3))).shape == (5, 2)
     assert list(network.submodules) == ["dense_0", "out"]

@@ -32,6 +32,7 @@ from kinnor import random
     ],
 )
 def test_values(initializer, shape, expected, dtype):
+    """Values, shapes and types of each initializer for a fixed seed."""
     values = initializer(RandomState(313))(shape)
     assert values.shape == shape
     assert values.dtype == dtype
@@ -70,6 +71,7 @@ def test_weight_normalization_scale(dim, expected):
 
 
 def test_ranges():
+    """Standard deviations and limits by fan-in and fan-out, with and without a kernel."""
     assert I.calc_normal_std_he_forward(3, 5, (3, 2)) == 0.3333333333333333
     assert I.calc_normal_std_he_backward(3, 5, (3, 2)) == 0.2581988897471611
     assert I.calc_normal_std_glorot(3, 5, kernel=(3, 2)) == 0.2041241452319315
@@ -126,5 +128,6 @@ def test_bad_shapes_and_ranges():
 
 
 def test_representations():
+    """The text of an initializer shows its arguments."""
     shown = [repr(i) for i in (I.NormalInitializer(2.0), I.UniformInitializer(), I.ConstantInitializer(3))]
     assert shown == ["NormalInitializer(2.0)", "UniformInitializer((-1, 1))", "ConstantInitializer(3)"]

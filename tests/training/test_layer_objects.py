@@ -61,6 +61,7 @@ CASES = {
     "prelu": (lambda: L.PReLU(3), lambda x: PF.prelu(x, shared=False), (2, 3, 4)),
     "shared prelu": (lambda: L.PReLU(), lambda x: PF.prelu(x), (2, 3, 4)),
 }
+"""By name: makes a layer object, the parametric function that must agree with it, and shape of the input."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -139,6 +140,7 @@ ACTIVATIONS = {
     L.LogSoftmax: F.log_softmax, L.Mish: F.mish, L.ReLU: F.relu, L.ReLU6: F.relu6, L.SELU: F.selu, L.SiLU: F.swish,
     L.Sigmoid: F.sigmoid, L.Softmax: F.softmax, L.Softplus: F.softplus, L.Tanh: F.tanh,
 }  # fmt: skip
+"""The function that each activation layer applies."""
 
 
 @pytest.mark.parametrize("cls", ACTIVATIONS)

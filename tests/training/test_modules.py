@@ -54,6 +54,7 @@ def ran(module, shape=(1, 3)):
 
 
 NAMES = ["stem", "blocks.0", "blocks.1", "heads.a", "heads.b.0", "heads.b.1", "last"]
+"""Names of all submodules of `Stack`, in order."""
 
 
 def test_modules_in_containers_are_submodules():

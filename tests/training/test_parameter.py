@@ -38,6 +38,7 @@ def test_lookups_create_no_scopes():
 
 
 def test_scopes():
+    """Scopes nest, ignore redundant slashes, and can be entered again."""
     with nn.parameter_scope("/aaa//bbb/") as scope:
         get_parameter_or_create("ccc", (2,))
         assert nn.get_current_parameter_scope() is scope
@@ -69,6 +70,7 @@ def test_a_very_deep_path():
 
 
 def test_need_grad():
+    """Getting a parameter again with another `need_grad` changes it in place."""
     first = get_parameter_or_create("w", (2,), need_grad=True)
     first.d, first.g = [1, 2], [3, 4]
     again = get_parameter_or_create("w", (2,), need_grad=False)
@@ -88,6 +90,7 @@ def test_need_grad():
 
 
 def test_no_grad():
+    """Within `no_grad`, a parameter is returned without a gradient, but stored with one."""
     with nn.no_grad():
         assert not get_parameter_or_create("w", (2,)).need_grad
         assert not get_parameter_or_create("w", (2,), as_need_grad=True).need_grad

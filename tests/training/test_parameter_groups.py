@@ -73,6 +73,7 @@ def test_what_holds_no_parameters_is_refused():
 
 
 RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
+"""Names of all solvers."""
 
 
 @pytest.mark.parametrize("rule", RULES)

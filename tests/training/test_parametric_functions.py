@@ -371,6 +371,7 @@ def test_a_failing_outer_function_removes_inner_parameters():
 
 
 def test_documented():
+    """Each parametric function documents all its arguments."""
     for name in PF.__all__:
         function = getattr(PF, name)
         doc = inspect.getdoc(function)

@@ -8,6 +8,7 @@ import kinnor as nn
 from kinnor.solver import SolverState
 
 STATES = {"Sgd": [], "Adam": ["mean", "var"], "Momentum": ["m"], "Adagrad": ["v"], "AMSGRAD": ["m", "v", "v_hat"]}
+"""Names of the arrays of each solver's state."""
 
 
 @pytest.mark.parametrize("name", STATES)

@@ -13,6 +13,7 @@ import kinnor.solvers as S
 from kinnor import _core
 
 RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
+"""Names of all classes of solvers."""
 
 
 def adam(s, g, t, lr):
@@ -206,6 +207,7 @@ LOOKS = {
     "repr": lambda w: (repr(w), repr(w.grad)),
     "get_data": lambda w: w.grad.get_data("r"),
 }
+"""Ways to read a gradient. On a zeroed gradient, none may change what the next update does."""
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -10,7 +10,9 @@ from scipy import special
 from . import BROADCASTS, SHAPES, Row, binary, sample, still, unary
 
 POSITIVE = {"low": 0.5, "high": 3.0}
+"""Range of positive sample inputs."""
 SAME_RANK = [pair for pair in BROADCASTS if len(pair[0]) == len(pair[1])]
+"""Pairs of shapes that broadcast without new axes."""
 
 ARITHMETIC = {
     "add2": operator.add,
@@ -21,6 +23,7 @@ ARITHMETIC = {
     "pow2": operator.pow,
     "atan2": np.arctan2,
 }
+"""The NumPy reference of each arithmetic function."""
 COMPARISONS = {
     "equal": operator.eq,
     "not_equal": operator.ne,
@@ -29,7 +32,9 @@ COMPARISONS = {
     "less": operator.lt,
     "less_equal": operator.le,
 }
+"""The reference of each comparison."""
 LOGIC = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor}
+"""The NumPy reference of each logical function."""
 
 
 def steps(*shape, seed=0):
@@ -72,6 +77,7 @@ def entropy(x, t):
 
 
 PROBABILITY = {"low": 0.1, "high": 0.9}
+"""Range of sample inputs that are probabilities, away from 0 and 1."""
 
 ROWS: list[Row] = [
     *(row for name, f in ARITHMETIC.items() for row in binary(name, f, first=POSITIVE, other=POSITIVE, tolerance=5e-6)),

@@ -27,6 +27,7 @@ NAMED = {
     "asinh": np.arcsinh,
     "erf": special.erf,
 }
+"""The NumPy reference of functions without arguments that are smooth away from 0."""
 
 
 def straight(gy, x):

@@ -202,6 +202,7 @@ def layers():
 
 
 SHAPES = ((2, 3, 4), (), (1,), (0, 3), (5, 1, 17))
+"""Shapes for elementwise operations on levels."""
 
 ROWS = [
     *layers(),

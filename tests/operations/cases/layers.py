@@ -223,6 +223,7 @@ DECONVOLUTIONS = (
     ((1, 2, 2, 3, 2), (2, 1, 2, 2, 2), {"stride": (2, 1, 1)}),
     ((0, 2, 5), (2, 3, 3), {}),
 )
+"""Shape of the input, shape of the weight, arguments."""
 DEPTHWISE = (
     ((2, 3, 5), (3, 3), {}),
     ((1, 2, 5, 4), (4, 3, 3), {"multiplier": 2, "pad": (1, 1)}),
@@ -230,6 +231,7 @@ DEPTHWISE = (
     ((2, 2, 3, 5), (3, 2), {"base_axis": 2}),
     ((0, 2, 5), (2, 3), {}),
 )
+"""Shape of the input, shape of the weight, arguments."""
 POOLINGS = (
     ((2, 2, 4, 6), {"kernel": (2, 3)}),
     ((2, 1, 5, 5), {"kernel": (3, 3), "stride": (2, 1)}),
@@ -241,6 +243,7 @@ POOLINGS = (
     ((1, 4, 4, 4), {"kernel": (2, 2, 2)}),
     ((0, 1, 4, 4), {"kernel": (2, 2)}),
 )
+"""Shape of the input, arguments."""
 
 
 def bias_of(w, args, transposed=False):

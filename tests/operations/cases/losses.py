@@ -56,6 +56,7 @@ LABELLED = (
     ((0, 4), (0, 1), {}),
     ((1, 1), (1, 1), {}),
 )
+"""Shape of the scores, shape of the labels, arguments."""
 
 
 def labels(x, target, args):

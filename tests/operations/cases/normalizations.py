@@ -133,6 +133,7 @@ def statistics(*shape):
 
 
 BATCH = {"tolerance": 2e-5, "writes": (3, 4)}
+"""Fields of rows of batch normalization. It changes its running mean and variance, inputs 3 and 4."""
 
 ROWS: list[Row] = [
     Row(

@@ -258,6 +258,7 @@ LAYERS = (
     (convolution, "convolution", True, ((2, 1, 3, 6), (2, 3, 2), (2,), {"base_axis": 2, "dilation": (2,)})),
     (convolution, "convolution", True, ((0, 2, 3), (1, 2, 3), (1,), {})),
 )
+"""Reference of a layer, its name, True if outputs are the first axis of the weight, and shapes and arguments."""
 
 
 def layer_rows():

@@ -8,6 +8,7 @@ from scipy import special
 from . import Row, sample
 
 GATES = {"rnn": 1, "lstm": 4, "gru": 3}
+"""Number of gates of each kind of cell."""
 sigmoid = special.expit
 
 

@@ -90,7 +90,9 @@ REDUCED = (
     ((3, 0, 2), {"axis": 0}),
     ((3, 5, 7), {"axis": (0, 1, 2), "keepdims": True}),
 )
+"""Shape of the input and arguments of a reduction."""
 EMPTY = ((3, 0), {"axis": 1}), ((0,), {})
+"""The same for empty lines, which only some reductions accept."""
 SCANNED = (
     ((3, 4), {}),
     ((3, 4), {"axis": 1}),
@@ -101,7 +103,9 @@ SCANNED = (
     ((0, 3), {}),
     ((3, 0), {"exclusive": True}),
 )
+"""Shape of the input and arguments of a cumulative function."""
 INDEXED = ({}, {"with_index": True}, {"only_index": True})
+"""Arguments that choose between values, indices and both."""
 
 ROWS: list[Row] = [
     *(Row("sum", (sample(*s),), along(np.sum), args) for s, args in REDUCED + EMPTY),

@@ -209,6 +209,7 @@ def nms_detection(x, thresh=0.5, nms=0.45, nms_per_class=True):
 
 
 SUPPRESSION = ("center_point_box", "max_output_boxes_per_class", "iou_threshold", "score_threshold")
+"""Names of the arguments of non-maximum suppression, in order."""
 
 
 def chosen_boxes(x, center_point_box=0, max_output_boxes_per_class=0, iou_threshold=0.0, score_threshold=0.0):
@@ -242,6 +243,7 @@ WARPS = (
     ((1, 1, 1, 1), (1, 1, 1, 2)),
     ((0, 2, 4, 5), (0, 2, 3, 2)),
 )
+"""Shape of the input and shape of the grid."""
 
 ROWS: list[Row] = [
     *(

@@ -61,6 +61,7 @@ def bit_shift(x, shift, direction="LEFT", bits=63):
 
 
 ALL = {"with_index": True, "with_inverse": True, "with_counts": True}
+"""Arguments that ask for all outputs."""
 
 ROWS: list[Row] = [
     *(
