@@ -164,3 +164,21 @@ def test_static_gradients_through_an_eager_segment_wait_for_forward(order):
         f, slope = np.sin(a) * a, np.cos(a) * a + np.sin(a)
         expected = np.exp(f) * (slope if order == 1 else slope**2 + 2 * np.cos(a) - np.sin(a) * a)
         np.testing.assert_allclose(g.d, expected, rtol=1e-5)
+
+
+def test_an_unused_input_does_not_change_the_type_of_a_gradient():
+    """The gradient of the output is float64, and the inner segment passes no gradient to its unused input."""
+    x = nn.Variable.from_numpy_array(np.array([0.5, 1.0], np.float32), need_grad=True)
+
+    def segment(u, unused, v):
+        """Passes `unused` on to an inner segment that does not use it either."""
+        return F.forget(lambda a, _: F.tanh(a), u, unused) * v
+
+    with nn.auto_forward():
+        y = F.forget(segment, x, x, x)
+    view = x.g
+    y.backward(nn.NdArray.from_numpy_array(np.array([1.0, -2.0])), clear_buffer=False)
+    assert x.grad.dtype == np.float32
+    np.testing.assert_array_equal(view, x.g)
+    a = np.array([0.5, 1.0])
+    np.testing.assert_allclose(view, np.array([1.0, -2.0]) * (np.tanh(a) + a * (1 - np.tanh(a) ** 2)), rtol=1e-5)

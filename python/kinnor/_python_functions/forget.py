@@ -245,11 +245,12 @@ class Forget(PythonFunction):
             seed.data = y.grad
             seeds.append(seed)
         found = self.gradients(xs, seeds, propagate_down, create_graph=False)
+        # The gradient of an unused input has no type yet. It gets the type of the others.
+        kinds = [dtype_of(g) for g in found if g is not None and is_written(g)] or [dtype_of(seeds[0])]
         for x, g, add in zip(inputs, found, accum, strict=True):
-            if g is None:
-                continue
-            # The gradient of an unused input has no type yet. The types of other gradients must not depend on it.
-            kind = dtype_of(g) if is_written(g) else dtype_of(seeds[0])
+            if g is None or (add and not is_written(g)):
+                continue  # zeros change nothing, and must not change the type of a sum
+            kind = dtype_of(g) if is_written(g) else kinds[0]
             x.grad.cast(np.promote_types(x.g.dtype, kind) if add else kind)
             x.g = x.g + g.d if add else g.d
 
