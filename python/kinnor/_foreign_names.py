@@ -114,10 +114,9 @@ SOLVERS = {
 
 PACKAGE = {
     "adam": "kinnor.solvers.Adam",
-    "amp": "kinnor.context_scope with a context of `half` or `bfloat16`",
+    "amp": "kinnor.autocast",
     "array": "NdArray.from_numpy_array(values)",
     "asarray": "Variable.from_numpy_array(values)",
-    "autocast": "kinnor.context_scope with a context of `half` or `bfloat16`",
     "bfloat16": "x.astype('bfloat16'), or a context of `bfloat16`",
     "cat": "kinnor.functions.concatenate",
     "crossentropyloss": "kinnor.functions.softmax_cross_entropy",

@@ -206,7 +206,7 @@ impl Crowded {
         if !has_crowded(bits((count / 1024).max(1 << 8)).min(all), (0..count).map(&to)) {
             return None;
         }
-        let groups = Groups::of(all, (0..count).map(&to));
+        let groups = RowGroups::of(all, (0..count).map(&to));
         let mut rows: Vec<usize> = groups.all.iter().filter(|g| g.is_crowded()).map(|g| g.first).collect();
         if rows.is_empty() {
             return None;
@@ -285,13 +285,13 @@ impl Group {
 }
 
 /// The groups of rows with equal hashes.
-struct Groups {
+struct RowGroups {
     all: List<Group>,
     shift: u32,
 }
 
-impl Groups {
-    /// Groups rows by hashes of `bits` bits.
+impl RowGroups {
+    /// RowGroups rows by hashes of `bits` bits.
     fn of(bits: u32, rows: impl Iterator<Item = usize>) -> Self {
         let shift = u64::BITS - bits;
         let mut all = List::repeat(Group { count: 0, has_several: false, first: 0 }, 1 << bits);

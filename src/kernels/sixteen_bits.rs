@@ -5,8 +5,7 @@ use std::marker::PhantomData;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use crate::Result;
-use crate::array::{Access, Buffer, DType, Storage, Workspace};
+use crate::array::{Buffer, DType, Workspace};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, PerFloat, stop};
@@ -264,31 +263,25 @@ pub(crate) unsafe fn widen(from: *const u8, from_type: DType, to: *mut f32, n: u
     });
 }
 
-/// The first `n` elements of a storage, of a type of 16 bits, in a new buffer as `f32`.
-///
-/// # Errors
-/// As [`Storage::access`], and if there is no memory for the buffer.
-pub(crate) fn widened(storage: &Storage, stored: DType, n: usize) -> Result<Buffer> {
-    assert!(n <= storage.len() && stored.size() == size_of::<u16>(), "elements that are not there");
-    let (_held, from) = storage.pin(stored, Access::Read)?;
-    let buffer = Buffer::new(n * size_of::<f32>())?;
-    // SAFETY: the handle keeps the elements, and the new buffer has space for them.
-    unsafe { widen(from, stored, buffer.ptr().cast(), n) };
-    Ok(buffer)
+/// True if the `bytes` bytes at `at` are in a buffer.
+fn holds(buffer: &Buffer, at: *const u8, bytes: usize) -> bool {
+    at.addr().checked_sub(buffer.ptr().addr()).is_some_and(|start| start + bytes <= buffer.bytes())
 }
 
-/// Overwrites the first `n` elements of a storage, of a type of 16 bits, with the `f32` numbers of a buffer.
-///
-/// # Errors
-/// As [`Storage::access`].
-pub(crate) fn narrowed_into(storage: &Storage, stored: DType, from: &Buffer, n: usize) -> Result<()> {
-    let is_there = n <= storage.len() && n * size_of::<f32>() <= from.bytes();
-    assert!(is_there && stored.size() == size_of::<u16>(), "elements that are not there");
-    let (_held, to) = storage.pin(stored, Access::Write)?;
-    // SAFETY: both have `n` elements, and the handle keeps those of the storage.
+/// Writes the `n` elements at `from` in a buffer, of a type of 16 bits, to another buffer as `f32`.
+pub(crate) fn widen_into(own: &Buffer, from: *const u8, stored: DType, to: &Buffer, n: usize) {
+    let is_there = holds(own, from, n * size_of::<u16>()) && n * size_of::<f32>() <= to.bytes();
+    assert!(stored.size() == size_of::<u16>() && is_there, "elements outside");
+    // SAFETY: both buffers hold `n` elements of their types.
+    unsafe { widen(from, stored, to.ptr().cast(), n) };
+}
+
+/// Overwrites the `n` elements at `to` in a buffer, of a type of 16 bits, with the `f32` numbers of another buffer.
+pub(crate) fn narrow_into(own: &Buffer, to: *mut u8, stored: DType, from: &Buffer, n: usize) {
+    let is_there = holds(own, to, n * size_of::<u16>()) && n * size_of::<f32>() <= from.bytes();
+    assert!(stored.size() == size_of::<u16>() && is_there, "elements outside");
+    // SAFETY: both buffers hold `n` elements of their types.
     unsafe { narrow(from.ptr().cast(), to, stored, n) };
-    storage.wrote();
-    Ok(())
 }
 
 /// As [`widen`], on the calling thread.

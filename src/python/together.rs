@@ -12,7 +12,7 @@ use crate::array::{Access, Buffer, DType};
 use crate::{Error, graph};
 
 /// New values of an array, with memory allocated for them.
-enum Values<'py> {
+enum GivenValues<'py> {
     /// Copied into the array's memory, which has their type already.
     Copied(Bound<'py, PyUntypedArray>),
     /// Becomes the array's memory.
@@ -20,7 +20,7 @@ enum Values<'py> {
 }
 
 /// Does everything that can fail, without a visible change.
-fn prepare<'py>(array: &graph::NdArray, value: &Bound<'py, PyAny>) -> PyResult<(DType, Values<'py>)> {
+fn prepare<'py>(array: &graph::NdArray, value: &Bound<'py, PyAny>) -> PyResult<(DType, GivenValues<'py>)> {
     let value = np::as_numpy(value)?;
     let got = value.shape().into();
     if array.shape != got {
@@ -32,22 +32,22 @@ fn prepare<'py>(array: &graph::NdArray, value: &Bound<'py, PyAny>) -> PyResult<(
         storage.access(dtype, Access::Show)?;
     } else if !storage.holds_memory() || storage.is_cleared() || storage.dtype() != Some(dtype) {
         let (buffer, _) = np::new_array(&value)?.storage.pin(dtype, Access::Read)?;
-        return Ok((dtype, Values::Adopted(buffer)));
+        return Ok((dtype, GivenValues::Adopted(buffer)));
     }
     if value.is_c_contiguous() && value.dtype().is_native_byteorder() != Some(false) {
-        return Ok((dtype, Values::Copied(value)));
+        return Ok((dtype, GivenValues::Copied(value)));
     }
     let kwargs = PyDict::new(value.py());
     kwargs.set_item("order", "C")?;
     let plain = value.call_method("astype", (np::descriptor(value.py(), dtype)?,), Some(&kwargs))?;
-    Ok((dtype, Values::Copied(plain.cast_into()?)))
+    Ok((dtype, GivenValues::Copied(plain.cast_into()?)))
 }
 
 /// Assigns the prepared values to an array.
-fn take(array: &graph::NdArray, dtype: DType, values: Values<'_>) -> PyResult<()> {
+fn take(array: &graph::NdArray, dtype: DType, values: GivenValues<'_>) -> PyResult<()> {
     match values {
-        Values::Copied(value) => np::copy_in(array, &value, dtype),
-        Values::Adopted(buffer) => {
+        GivenValues::Copied(value) => np::copy_in(array, &value, dtype),
+        GivenValues::Adopted(buffer) => {
             array.storage.adopt(buffer, dtype);
             // Updates arrays that are parts of this one.
             array.storage.access(dtype, Access::ReadWrite)?;

@@ -322,7 +322,7 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
         (lambda: nn.tensor, "write Variable.from_numpy_array(values)"),
         (lambda: S.SGD, "did you mean 'Sgd'?"),
         (lambda: nn.DataLoader, "write kinnor.data.data_iterator.data_iterator_simple"),
-        (lambda: nn.autocast, "write kinnor.context_scope"),
+        (lambda: nn.amp, "write kinnor.autocast"),
         (lambda: nn.learning_rate_scheduler.CosineAnnealingLR, "did you mean 'CosineScheduler'?"),
         (lambda: nn.learning_rate_scheduler.StepLr, "did you mean 'StepScheduler'?"),
         (lambda: nn.training.ModelCheckpoint, "write the argument `checkpoint` of fit"),

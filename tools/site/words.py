@@ -94,6 +94,7 @@ FACTS = {
         "For query, key and value; the weights are recomputed from saved statistics of each row.",
         "`4 n m d` operations for n queries, m keys and width d; memory for a block of weights, not for all n by m.",
     ),
+    "quantized_lstm": ("", "`8 h (i + h)` operations on 8-bit numbers for each step and example."),
     "lstm": (
         "Back through time, by inputs, states and weights.",
         "`8 h (i + h)` operations for each step and example.",

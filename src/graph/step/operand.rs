@@ -127,7 +127,10 @@ impl Operand {
             return Ok(None);
         };
         let _held = self.counted.then(|| self.resolve_as(stored, Access::Read)).transpose()?;
-        let buffer = sixteen_bits::widened(&self.storage, stored, self.shape.size())?;
+        let (own, from) = self.storage.pin(stored, Access::Read)?;
+        let n = self.shape.size();
+        let buffer = Buffer::new(n * DType::F32.size())?;
+        sixteen_bits::widen_into(&own, from, stored, &buffer, n);
         let at = buffer.ptr();
         held.push(buffer);
         Ok(Some(at))
@@ -278,7 +281,10 @@ pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
         if t.dtype != DType::F32 || !matches!(t.stored, DType::F16 | DType::BF16) {
             return t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
         }
-        sixteen_bits::narrowed_into(&t.of, t.stored, &t.buffer, t.n)
+        let (own, to) = t.of.pin(t.stored, Access::Write)?;
+        sixteen_bits::narrow_into(&own, to, t.stored, &t.buffer, t.n);
+        t.of.wrote();
+        Ok(())
     };
     temporaries.into_iter().try_for_each(store)
 }

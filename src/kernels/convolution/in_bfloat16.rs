@@ -1,5 +1,5 @@
-//! Convolution of values in bfloat16. Kernels of one element are products in bfloat16. Other algorithms compute in `f32`,
-//! on values that are widened.
+//! Convolution of values in bfloat16. Kernels of one element are products in bfloat16. Other algorithms compute in
+//! `f32`, on values that are widened.
 
 use super::descriptor::Pass;
 use super::geometry::Geometry;

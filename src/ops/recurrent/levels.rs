@@ -38,6 +38,19 @@ op! {
     /// Raises:
     ///     ShapeError: If the shapes do not fit together.
     ///     ValueError: If a length is negative or larger than the axis of time.
+    ///
+    /// Examples:
+    /// ```text
+    ///     >>> import numpy as np, kinnor as nn, kinnor.functions as F
+    ///     >>> x, h, c = nn.NdArray((5, 2, 3)), nn.NdArray((1, 2, 4)), nn.NdArray((1, 2, 4))
+    ///     >>> w = nn.NdArray.from_numpy_array(np.ones((1, 7, 16), np.int8))
+    ///     >>> zero = nn.NdArray.from_numpy_array(np.zeros((1, 2, 16), np.int64))
+    ///     >>> scale = nn.NdArray.from_numpy_array(np.full((1, 2, 16), 0.1, np.float32))
+    ///     >>> lengths = nn.NdArray.from_numpy_array(np.array([5, 3]))
+    ///     >>> y, last_h, last_c = F.quantized_lstm(x, h, c, w, zero, scale, lengths)
+    ///     >>> y.shape, last_h.shape
+    ///     ((5, 1, 2, 4), (1, 2, 4))
+    /// ```
     QuantizedLstm = quantized_lstm(
         x, h, c, weight: int8, w_zero: index, w_scale, lengths: index, bias: optional, peephole: optional;
         reverse: bool = false,

@@ -18,7 +18,7 @@ use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
 
 /// The sums behind the gradient of the weight. A task adds up the blocks of a part for one group of channels.
-struct WeightGradient<'a, T> {
+struct WeightGradientSums<'a, T> {
     g: &'a Geometry,
     tiles: Tiles,
     parts: EvenSplit,
@@ -57,7 +57,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     let tasks = parts.parts() * g.group;
     let memory = Workspace::<T>::new(tasks * (PRODUCTS * sums + directly))?;
     let (are_uneven, scales) = (List::repeat(false, tasks), even_scales::<T>(channels.max(maps)));
-    let all = &WeightGradient {
+    let all = &WeightGradientSums {
         g,
         tiles,
         parts,
@@ -79,7 +79,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     Ok(())
 }
 
-impl<T: Float> WeightGradient<'_, T> {
+impl<T: Float> WeightGradientSums<'_, T> {
     /// Computes the sums of a task.
     ///
     /// # Safety

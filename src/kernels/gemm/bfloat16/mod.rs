@@ -1,6 +1,7 @@
 //! Products of matrices in bfloat16 with sums in `f32`. `f32` operands are rounded to bfloat16 while they are packed.
 //!
-//! The instruction `vdpbf16ps` adds two products to each sum. Machines without it widen the operands and compute in `f32`.
+//! The instruction `vdpbf16ps` adds two products to each sum. Machines without it widen the operands and compute in
+//! `f32`.
 
 #[cfg(target_arch = "x86_64")]
 mod blocks;
