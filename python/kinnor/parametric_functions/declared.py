@@ -163,6 +163,8 @@ class Rounded(Transform):
         options_of_convolution: The same in the order that NNabla's convolution has them, if it is another one.
         round: Rounds a parameter: `round(parameter, letter, arguments, outputs)`.
         takes_channel_last: True if convolutions take `channel_last`.
+        after: Arguments after the options.
+        ranges: Further parameters, for the docstring.
     """
 
     adjective: str = "Quantized"
