@@ -108,6 +108,7 @@ class Optimizer(Linked):
     solver: Any = None
     scheduler: Any = None
     order: int = 0
+    """Optimizers of one training run by increasing order."""
     start_iter: int = 0
     end_iter: int = 0
     update_interval: int = 1
