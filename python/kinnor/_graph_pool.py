@@ -28,7 +28,9 @@ _PATIENCE = 2.0
 """Longest time that a call waits for a free graph, in seconds."""
 
 _pools: WeakSet[GraphPool[Any]] = WeakSet()
+"""All pools, to be reset in a forked child."""
 _locks: WeakSet[BuildLock] = WeakSet()
+"""All locks, to be reset in a forked child."""
 
 
 class GraphPool(Generic[Graph]):

@@ -25,6 +25,7 @@ SOLVER: dict[str, dict[str, Callable[[], Any]]] = {"pre": {}, "post": {}}
 """Hooks of solvers, by time and key, in the order of registration."""
 
 BEFORE, AFTER = 0, 1
+"""The time of a hook: before or after each function."""
 
 
 def warn(text: str) -> None:

@@ -102,7 +102,7 @@ class Groups(_core.Solver):
         return solver
 
     def set_parameters(self, param_dict: Any, reset: bool = True, retain_state: bool = False) -> None:
-        """As `Solver.set_parameters`; `reset` removes the groups, otherwise parameters stay in their groups."""
+        """Sets the parameters. `reset` removes the groups. Otherwise parameters stay in their groups."""
         found = dict(named(f"{self.name}.set_parameters", param_dict))
         if reset:
             self._groups, self._decays, self._ratios = [], [], []
@@ -113,7 +113,7 @@ class Groups(_core.Solver):
         super().set_parameters(found, reset, retain_state)
 
     def remove_parameters(self, keys: Iterable[str]) -> None:
-        """As `Solver.remove_parameters`."""
+        """Removes parameters from the solver and its groups."""
         left = [keys] if isinstance(keys, str) else list(keys)
         parts = []
         for group in self._groups:
@@ -125,12 +125,12 @@ class Groups(_core.Solver):
             group.remove_parameters(part)
 
     def clear_parameters(self) -> None:
-        """As `Solver.clear_parameters`; the groups are removed."""
+        """Removes all parameters and groups."""
         super().clear_parameters()
         self._groups, self._decays, self._ratios = [], [], []
 
     def get_parameters(self) -> dict[str, Variable]:
-        """As `Solver.get_parameters`, with the parameters of groups last."""
+        """Returns all parameters by name, with the parameters of groups last."""
         found = super().get_parameters()
         for group in self._groups:
             found.update(group.get_parameters())
@@ -165,20 +165,20 @@ class Groups(_core.Solver):
             raise
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """As `Solver.set_learning_rate`; rates of groups keep their ratio to it."""
+        """Sets the learning rate. Rates of groups keep their ratio to it."""
         super().set_learning_rate(learning_rate)
         for group, ratio in zip(self._groups, self._ratios, strict=True):
             if ratio is not None:
                 group.set_learning_rate(learning_rate * ratio)
 
     def zero_grad(self) -> None:
-        """As `Solver.zero_grad`."""
+        """Clears the gradients of all parameters."""
         super().zero_grad()
         for group in self._groups:
             group.zero_grad()
 
     def update(self, update_pre_hook: Hook = None, update_post_hook: Hook = None) -> None:
-        """As `Solver.update`; groups with a weight decay of their own apply it."""
+        """Updates all parameters. Groups with a weight decay of their own apply it."""
         super().update(update_pre_hook, update_post_hook)
         for group, decay in zip(self._groups, self._decays, strict=True):
             if decay:
@@ -186,34 +186,34 @@ class Groups(_core.Solver):
             group.update(update_pre_hook, update_post_hook)
 
     def weight_decay(self, decay_rate: float, pre_hook: Hook = None, post_hook: Hook = None) -> None:
-        """As `Solver.weight_decay`, for all groups without a weight decay of their own."""
+        """Adds the weight decay to the gradients, except in groups with a weight decay of their own."""
         super().weight_decay(decay_rate, pre_hook, post_hook)
         for group, decay in zip(self._groups, self._decays, strict=True):
             if decay is None:
                 group.weight_decay(decay_rate, pre_hook, post_hook)
 
     def clip_grad_by_norm(self, clip_norm: float, pre_hook: Hook = None, post_hook: Hook = None) -> None:
-        """As `Solver.clip_grad_by_norm`."""
+        """Clips the gradient of each parameter by its norm."""
         self._for_gradients().clip_grad_by_norm(clip_norm, pre_hook, post_hook)
 
     def clip_grad_by_global_norm(self, max_norm: float) -> float:
-        """As `Solver.clip_grad_by_global_norm`, with one norm for all groups."""
+        """Clips all gradients by one norm for all groups, and returns that norm."""
         return self._for_gradients().clip_grad_by_global_norm(max_norm)
 
     def scale_grad(self, scale: float, pre_hook: Hook = None, post_hook: Hook = None) -> None:
-        """As `Solver.scale_grad`."""
+        """Multiplies all gradients."""
         self._for_gradients().scale_grad(scale, pre_hook, post_hook)
 
     def check_inf_grad(self, pre_hook: Hook = None, post_hook: Hook = None) -> bool:
-        """As `Solver.check_inf_grad`."""
+        """True if a gradient holds an infinity."""
         return self._for_gradients().check_inf_grad(pre_hook, post_hook)
 
     def check_nan_grad(self, pre_hook: Hook = None, post_hook: Hook = None) -> bool:
-        """As `Solver.check_nan_grad`."""
+        """True if a gradient holds a NaN."""
         return self._for_gradients().check_nan_grad(pre_hook, post_hook)
 
     def check_inf_or_nan_grad(self, pre_hook: Hook = None, post_hook: Hook = None) -> bool:
-        """As `Solver.check_inf_or_nan_grad`."""
+        """True if a gradient holds an infinity or a NaN."""
         return self._for_gradients().check_inf_or_nan_grad(pre_hook, post_hook)
 
 

@@ -387,15 +387,15 @@ class States:
         return {k: (s.t, {n: v.d.tobytes() for n, v in s.pstate.items()}) for k, s in states.items()}
 
     def read(self, path):
-        """See `Parameters.read`."""
+        """Reads the file into the solver."""
         self.solver.load_states(path)
 
     def is_untouched(self):
-        """See `Parameters.is_untouched`."""
+        """True if the states are unchanged."""
         return self._bytes() == self.before
 
     def arrays(self):
-        """See `Parameters.arrays`."""
+        """Returns all arrays of the states."""
         return [v.d for s in self.solver.get_states().values() for v in s.pstate.values()]
 
 
@@ -414,7 +414,7 @@ class Networks(Parameters):
     """Reads network descriptions, expands and builds them in a scope of their own, while parameters exist."""
 
     def read(self, path):
-        """See `Parameters.read`."""
+        """Reads the networks, and builds the small ones."""
         described = nn.graph_def.load(path)
         described.expand_loop_control()
         for network in described.networks.values():
@@ -425,7 +425,7 @@ class Networks(Parameters):
                     network(batch_size=2)
 
     def arrays(self):
-        """See `Parameters.arrays`."""
+        """Returns the arrays of all parameters."""
         return [v.d for v in nn.get_parameters(grad_only=False).values()]
 
 
@@ -441,15 +441,15 @@ class Onnx:
         self.model = None
 
     def read(self, path):
-        """See `Parameters.read`."""
+        """Reads the model."""
         self.model = kinnor.onnx.load(path)
 
     def is_untouched(self):
-        """See `Parameters.is_untouched`."""
+        """True if no model was read."""
         return self.model is None
 
     def arrays(self):
-        """See `Parameters.arrays`."""
+        """Returns the parameters of the model."""
         return [v.d for v in self.model.get_parameters().values()]
 
 
@@ -460,15 +460,15 @@ class Idx:
         self.found = np.zeros(1)
 
     def read(self, path):
-        """See `Parameters.read`."""
+        """Reads the file as an array."""
         self.found = read_idx(path)
 
     def is_untouched(self):
-        """See `Parameters.is_untouched`."""
+        """Returns True: nothing exists before."""
         return True
 
     def arrays(self):
-        """See `Parameters.arrays`."""
+        """Returns the array."""
         return [self.found]
 
 

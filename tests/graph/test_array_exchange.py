@@ -145,6 +145,7 @@ def test_numpy_numbers_on_the_left_use_our_operator(number):
 
 
 def test_reading_is_not_a_write():
+    """Reading an array that was set to zeros lazily keeps it lazy."""
     v = variable([1])
     v.data.zero()
     for look in (float, repr, pickle.dumps, lambda x: x.item()):

@@ -119,6 +119,7 @@ def test_under_a_budget_and_with_values_to_compute_again():
 
 
 def test_several_ends():
+    """Graphs with common parts and several outputs take over a new shape of their leaf in one run."""
     x = leaf(*range(100))
     h = F.sin(x)
     a, b, c = F.cos(h), F.exp(h), F.mul_scalar(h.get_unlinked_variable(), 2)

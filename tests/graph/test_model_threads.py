@@ -332,6 +332,7 @@ def test_copies(made, copied, tmp_path):
 
 
 def test_graphs_go_with_the_model(tmp_path):
+    """Deleting a model frees its pools of graphs and its locks."""
     model = layers(tmp_path)()
     model(np.ones((3, WIDTH), np.float32))
     from kinnor._graph_pool import _locks, _pools

@@ -142,6 +142,7 @@ def onnx_non_max_suppression(
 
 
 MODES = ("nearest", "linear", "cubic")
+"""Ways of interpolation."""
 COORDINATES = (
     "half_pixel",
     "pytorch_half_pixel",
@@ -150,12 +151,14 @@ COORDINATES = (
     "tf_half_pixel_for_nn",
     "tf_crop_and_resize",
 )
+"""Ways to compute the place in the input from the place in the output."""
 ROUNDINGS: dict[str, Callable[[Any], Any]] = {
     "round_prefer_floor": lambda at: np.ceil(at - 0.5),
     "round_prefer_ceil": lambda at: np.floor(at + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
+"""Rounds a place in the input to the nearest element, by the name of the way."""
 
 
 def onnx_resize(

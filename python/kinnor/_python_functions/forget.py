@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .._core import FunctionVariable
 
 CHECKS = ("default", "none", "values")
+"""Values of `determinism_check`."""
 
 
 def forget(func: Callable[..., Any], xs: Sequence[Any], preserve_rng_state: bool, determinism_check: str) -> Any:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "evaluate", "forward", "infer"]
 
 TYPES = ("uint8", "int32", "float32")
+"""Choices of `--data_type`."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["EXTENSIONS", "Frame", "add", "add_shaping", "create", "fitted", "frame", "write_digits", "write_rows"]
 
 EXTENSIONS = (".bmp", ".jpg", ".jpeg", ".png", ".gif", ".tif", ".tiff")
+"""Lower-case extensions of files that count as images."""
 GREY = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in the luma, by ITU-R BT.601."""
 

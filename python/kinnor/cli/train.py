@@ -287,5 +287,5 @@ class _Training:
 
 
 def _nodes(monitor: Monitor) -> list[Any]:
-    """The variables that a monitor reads."""
+    """The `NetworkVariable`s that a monitor reads. Their values are in `variable_instance`."""
     return list(monitor.monitor_variables)

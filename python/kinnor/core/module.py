@@ -374,7 +374,7 @@ class Module:
         return self._module_parameters(recursive, grad_only, set() if memo is None else memo)
 
     def _module_parameters(self, recursive: bool, grad_only: bool, memo: set[Variable]) -> Parameters:
-        """As `get_parameters`, which derived classes may define with other arguments."""
+        """Returns the parameters of `get_parameters`, which derived classes may define with other arguments."""
         found = Parameters()
         for name, module in self.submodules.items() if recursive else ():
             own = module._module_parameters(recursive, grad_only, memo)

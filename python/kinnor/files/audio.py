@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["AudioError", "checked_samples", "read_audio", "resized"]
 
 KINDS = {"PCM_U8": "int16", "PCM_S8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32"}
-"""As what soundfile reads whole numbers; others are `float32`."""
+"""The element type that soundfile reads each subtype of whole numbers as. Others are `float32`."""
 
 
 class AudioError(Error, ValueError):

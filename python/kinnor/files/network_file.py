@@ -29,7 +29,9 @@ VERSION = "0.1"
 """NNabla's version number of the archive format."""
 
 TEXT = (".nntxt", ".prototxt")
+"""Extensions of text files."""
 EXTENSIONS = (".nnp", *TEXT, ".protobuf", ".h5")
+"""Extensions of all files of networks."""
 
 LARGEST_TEXT = 64 << 20
 MOST_MESSAGES = 500_000

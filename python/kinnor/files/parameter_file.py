@@ -219,6 +219,7 @@ _CODES = {
     "float32": "F32",
     "float64": "F64",
 }
+"""The name of each element type in safetensors."""
 
 
 def write_safetensors(path: Path, entries: list[Entry]) -> None:
@@ -383,3 +384,4 @@ _FORMATS: dict[str | None, _Format] = {
     ".h5": (_write_h5, _read_h5),
     ".protobuf": (_write_protobuf, _read_protobuf),
 }
+"""The functions that write and read a file, by extension."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["array", "arrays", "fill_array", "messages"]
 
 _DESCRIPTION = Path(__file__).with_name("nnabla.binpb")
+"""The compiled description of NNabla's messages."""
 _AXES = 64
 """NumPy's limit on axes."""
 

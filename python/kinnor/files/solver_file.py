@@ -184,6 +184,7 @@ _FORMATS: dict[str, _Format] = {
     ".h5": (_write_h5, _read_h5),
     ".protobuf": (_write_protobuf, _read_protobuf),
 }
+"""The functions that write and read a file, by extension."""
 
 ENDINGS = (*_FORMATS, ".nnp", ".nntxt", ".prototxt")
 """Extensions of all formats of solver states in Kinnor and NNabla."""

@@ -111,6 +111,7 @@ class LSTM(_Recurrent):
     """
 
     _GATES, _BIAS_GATES = 4, 4
+    """Numbers of gates in the weights and in the biases."""
 
     def call(
         self, x: Variable, state: tuple[Variable, Variable] | None = None

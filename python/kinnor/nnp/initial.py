@@ -28,6 +28,7 @@ _NORMAL = {
     "HeBackward": I.calc_normal_std_he_backward,
     "Glorot": I.calc_normal_std_glorot,
 }
+"""The function that computes the standard deviation of each type of normal initializer."""
 _LAYERS: dict[str, Callable[[Sequence[int]], tuple[int, int, tuple[int, ...]]]] = {
     "Affine": lambda shape: (shape[0], prod(shape[1:]), (1, 1)),
     "Convolution": lambda shape: (shape[-3], shape[0], tuple(shape[-2:])),

@@ -39,10 +39,13 @@ class Declared(NamedTuple):
 
     name: str
     inputs: list[tuple[str, str]]
+    """Pairs of an input's name and its kind, such as `optional`."""
     keywords: dict[str, str]
     """Argument names in Python by their names in files."""
     may_be_none: set[str]
+    """Names in files of the arguments that are None by default."""
     defaults: dict[str, str | None]
+    """Default values as source text, by the name in files. None for a required argument."""
 
 
 @cache
@@ -110,7 +113,7 @@ def fill(message: Any, kind: str, arguments: Mapping[str, Any]) -> None:
 
 
 def _is_default(kind: str, name: str, value: Any) -> bool:
-    """True if an argument has its default value, so that it can be left out."""
+    """True if an argument can be left out: it is None or False, or equals the default of the declared function."""
     if value is None or value is False:
         return True
     default = declared()[kind].defaults.get(name) if kind in declared() else None

@@ -52,6 +52,7 @@ __all__ = [
 ]
 
 Assignment = OrderedDict[Any, Any]
+"""A dict with a `NetworkVariable` as key."""
 
 
 @dataclass
@@ -90,10 +91,14 @@ class Linked:
 
     name: str
     proto: Any
+    """The message of the component."""
     network: ProtoNetwork = field(init=False)
     dataset_assign: Assignment = field(default_factory=OrderedDict)
+    """The name of the data set's variable that fills each `NetworkVariable`."""
     generator_assign: Assignment = field(default_factory=OrderedDict)
+    """The function that draws the values of each `NetworkVariable`."""
     data_iterators: OrderedDict[str, Any] = field(default_factory=OrderedDict)
+    """A function that creates an iterator, or None, by the name of the data set."""
 
 
 @dataclass
@@ -103,6 +108,7 @@ class Optimizer(Linked):
     solver: Any = None
     scheduler: Any = None
     order: int = 0
+    """Optimizers of one training run by increasing order."""
     start_iter: int = 0
     end_iter: int = 0
     update_interval: int = 1
@@ -110,10 +116,14 @@ class Optimizer(Linked):
     lr_decay: float = 1.0
     lr_decay_interval: int = 1
     states: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    """Solver states of the files, by the name of the archive's member: the extension and the bytes."""
     loss_variables: list[NetworkVariable] = field(default_factory=list)
     parameters: OrderedDict[str, Variable] = field(default_factory=OrderedDict)
+    """The parameters to train, by the name in the network."""
     parameter_learning_rate_multipliers: Assignment = field(default_factory=OrderedDict)
+    """A number for each `NetworkVariable`: a parameter is trained if it is above zero. The size has no effect."""
     target: Any = None
+    """The `Variable` to run."""
 
 
 @dataclass
@@ -122,6 +132,7 @@ class Monitor(Linked):
 
     monitor_variables: list[NetworkVariable] = field(default_factory=list)
     target: Any = None
+    """The `Variable` to run."""
 
 
 @dataclass
@@ -136,10 +147,14 @@ class Executor(Linked):
     need_back_propagation: bool = False
     no_image_normalization: bool = False
     output_assign: Assignment = field(default_factory=OrderedDict)
+    """The type and the name of the data of each `NetworkVariable` that is an output, as a list."""
     parameters: Assignment = field(default_factory=OrderedDict)
+    """The name of each `NetworkVariable` that is a parameter."""
     loss_variables: list[NetworkVariable] = field(default_factory=list)
     parameter_learning_rate_multipliers: Assignment = field(default_factory=OrderedDict)
+    """A number for each `NetworkVariable` of a parameter."""
     forward_target: Any = None
+    """The `Variable` to run forward."""
     backward_target: Any = None
 
 
@@ -149,7 +164,7 @@ class Info:
     Attributes:
         proto: The message of the files.
         proto_graph: The networks as one graph description, in the order of the files.
-        states: Solver states, as read by `kinnor.files.network_file`.
+        states: Solver states by the names of archive members: the extension and the bytes of each.
     """
 
     networks: OrderedDict[str, ProtoNetwork]

@@ -31,6 +31,7 @@ class Argument(NamedTuple):
 
     name: str
     kind: str
+    """Its annotation, as Python source."""
     default: str | None
     meaning: str
 
@@ -45,7 +46,9 @@ class Argument(NamedTuple):
 
 
 SIZES = "int | Sequence[int] | None"
+"""The annotation of arguments that are sizes, as Python source."""
 INITIALIZER = "Initializer | None"
+"""The annotation of arguments that are initial values, as Python source."""
 W_INIT = Argument("w_init", INITIALIZER, "None", "Initial weight; by default uniform, `calc_uniform_lim_glorot`.")
 B_INIT = Argument("b_init", INITIALIZER, "None", "Initial bias; by default zeros.")
 BASE_AXIS = Argument("base_axis", "int", "1", "Axis of the channels; those before it are the batch.")
@@ -55,7 +58,9 @@ SHARED = (
     Argument("rng", "RandomState | None", "None", "Generator for the default initial values."),
     Argument("with_bias", "bool", "True", "Whether to add a bias."),
 )
+"""Arguments of all layers."""
 NAME = Argument("name", "str | None", "None", "Name of a scope around the parameters.")
+"""The argument with the name of the scope."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,8 @@ class Rounded(Transform):
         options_of_convolution: The same in the order that NNabla's convolution has them, if it is another one.
         round: Rounds a parameter: `round(parameter, letter, arguments, outputs)`.
         takes_channel_last: True if convolutions take `channel_last`.
+        after: Arguments after the options.
+        ranges: Further parameters, for the docstring.
     """
 
     adjective: str = "Quantized"

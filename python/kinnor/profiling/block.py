@@ -26,6 +26,7 @@ OPERATORS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
     *("__pow__", "__rpow__", "__matmul__", "__rmatmul__", "__neg__", "__getitem__"),
 )
+"""Methods of operators, which the profiler replaces."""
 
 UPDATES = (
     *("update", "zero_grad", "weight_decay", "clip_grad_by_norm", "clip_grad_by_global_norm", "scale_grad"),

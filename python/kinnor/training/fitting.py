@@ -326,7 +326,7 @@ class _Worker:
         self.means.add(graph)
 
     def _backward(self, *place: int) -> None:
-        """Runs the current graph backward."""
+        """Runs the current graph backward. `place`, the numbers of step and epoch, has no effect."""
         self._graph().loss.backward(clear_buffer=True)
 
     def _prepare_update(self, i: int, e: int) -> None:

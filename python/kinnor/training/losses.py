@@ -58,7 +58,9 @@ LOSSES: dict[str, Measure] = {
     "binary_cross_entropy": binary_cross_entropy,
     "mse": mse,
 }
+"""The losses that can be chosen by name."""
 METRICS: dict[str, Measure] = {"accuracy": accuracy, **LOSSES}
+"""The metrics that can be chosen by name. All losses are metrics too."""
 
 ELSEWHERE = {
     "acc": "accuracy",

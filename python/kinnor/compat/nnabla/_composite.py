@@ -132,5 +132,5 @@ class Einsum(Composite):
         return 1
 
     def compose(self, *inputs: Variable) -> list[Variable]:
-        """See `Composite.compose`."""
+        """Build the graph of `einsum`."""
         return [ours.einsum(*inputs, **self.args)]

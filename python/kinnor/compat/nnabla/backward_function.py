@@ -147,7 +147,7 @@ class FusedBatchNormalizationBackward(Composite):
         return 4 if self.is_add else 3
 
     def compose(self, *inputs: Variable) -> list[Variable]:
-        """See `Composite.compose`."""
+        """Build the graph of the gradients."""
         gy, x, beta, gamma, mean, variance, y, *_ = inputs
         if self.nonlinearity == "relu":
             gy = gy * F.greater_scalar(y, 0)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["GraphProfiler", "GraphProfilerCsvWriter", "ProfileStat", "convert_time_scale"]
 
 SCALES = {"m": 1e3, "u": 1e6, "n": 1e9}
+"""Units in a second, by the first letter of the unit."""
 
 
 class ProfileStat(NamedTuple):

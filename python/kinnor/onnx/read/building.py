@@ -37,6 +37,7 @@ _MOVES = frozenset(
 
 
 _DOUBLE = Context(["cpu:double"])
+"""A context that computes in float64."""
 
 
 class _Prepared:
@@ -256,6 +257,7 @@ def _is_cast_to_real(node: Node) -> bool:
 
 
 _AS_IT_IS: AbstractContextManager[Any] = nullcontext()
+"""A context manager that keeps the current context."""
 
 
 def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:

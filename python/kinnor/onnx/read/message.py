@@ -225,6 +225,7 @@ def _graphs(content: Any) -> list[_Field]:
 
 
 def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
+    """Parses a model without the data of its large tensors. Returns it with the file that holds them."""
     graphs = _graphs(content)
     model = onnx.ModelProto.FromString(_without(content, 0, len(content), _GRAPH))
     places = {}

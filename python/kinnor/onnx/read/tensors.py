@@ -99,6 +99,7 @@ def _strings(tensor: Any) -> NDArray[Any]:
 
 
 def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
+    """Returns the bytes of a tensor that is stored in another file. Refuses files outside of the model's folder."""
     entries = {held.key: held.value for held in tensor.external_data}
     where = f"onnx.load: tensor {tensor.name!r}"
     location = entries.get("location", "")
@@ -116,6 +117,7 @@ def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
         raise OnnxError(f"{where}: expected {size} bytes in {location!r} from {offset} on, got a file without them")
 
     def read(path: Path) -> bytes:
+        """Reads the bytes of the tensor."""
         with path.open("rb") as file:
             file.seek(offset)
             found = file.read(size)

@@ -18,7 +18,7 @@ class BatchNormBatchStatModifier(FunctionModifier):
     """Makes batch normalizations use their running statistics instead of the batch's, as in evaluation."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if is_a(f, "BatchNormalization"):
             args = f.info.args
             own = inputs_by_name(f, inputs)

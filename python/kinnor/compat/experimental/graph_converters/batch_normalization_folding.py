@@ -46,7 +46,7 @@ class AddBiasModifier(FunctionModifier, BatchNormBase):
     """Adds a bias of zeros to layers without one that are next to a batch normalization."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         beside = is_a(f.inputs[0].parent, "BatchNormalization") or is_a(only_reader(f), "BatchNormalization")
         if not is_a(f, *PRODUCTS) or len(inputs) == 3 or not beside:
             return None
@@ -67,7 +67,7 @@ class BatchNormalizationFoldingModifierInner(FunctionModifier, BatchNormBase):
         super().__init__()
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if is_a(f, "BatchNormalization") and _is_folded(f.inputs[0].parent, f):
             return inputs[0]
         follower = only_reader(f)
@@ -95,7 +95,7 @@ class BatchNormalizationFoldingOppositeModifierInner(FunctionModifier, BatchNorm
         super().__init__()
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if is_a(f, "BatchNormalization"):
             follower = only_reader(f)
             return inputs[0] if follower is not None and _absorbs(follower, f) else None

@@ -25,7 +25,7 @@ class BatchNormalizationSelfFoldingModifier(FunctionModifier):
         self._name, self._count = name, 0
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if not is_a(f, "BatchNormalization"):
             return None
         how, shape = normalization(f), f.inputs[-1].shape

@@ -43,7 +43,7 @@ class ChannelOrderModifier(FunctionModifier):
         self._made.update(self._images)
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         kind, args = f.info.type_name, f.info.args
         turned = f.inputs[0].ndim == 4
         if not turned and kind != "Affine":

@@ -21,7 +21,7 @@ class FusedBatchNormalizationModifier(FunctionModifier):
     """
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if not is_a(f, "ReLU"):
             return None
         add = f.inputs[0].parent

@@ -42,5 +42,5 @@ class IdentityModifier(FunctionModifier):
             new.d, new.g = old.d, old.g
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         return self._modify_as_same(f, [self._inputs.get(v, v) for v in inputs])

@@ -17,7 +17,7 @@ class NoGradModifier(FunctionModifier):
     """Replaces the parameters of a graph by variables that need no gradient and share their values."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         known = set(get_parameters(grad_only=False).values())
         given = [v.get_unlinked_variable(need_grad=False) if v.parent is None and v in known else v for v in inputs]
         return self._modify_as_same(f, given)

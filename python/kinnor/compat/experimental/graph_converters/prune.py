@@ -41,7 +41,7 @@ class PruningModifier(FunctionModifier):
         self._threshold, self._types, self._channel_last = pruning_threshold, functions_to_prune, channel_last
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         kind = f.info.type_name
         if kind not in self._types or kind not in _AXES:
             return None

@@ -109,7 +109,7 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         return not skipped
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if not self.check(f):
             return None
         y = self._modify_as_same(f, self._shared(f, inputs, self._recorded(f, inputs)))
@@ -182,7 +182,7 @@ class QuantizeRecordingToTrainingModifier(_Quantization):
             )
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         taken = self._shared(f, [_dequantized(x) for x in self._quantized_inputs(f, inputs)])
         y = self._modify_as_same(f, taken)
         if is_a(f, "Sink"):

@@ -26,5 +26,5 @@ class RemoveFunctionModifier(FunctionModifier):
         self._types = tuple(rm_funcs)
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         return inputs[0] if f.info.type_name in self._types else None

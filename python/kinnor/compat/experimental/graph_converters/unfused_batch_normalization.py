@@ -18,7 +18,7 @@ class UnfusedBatchNormalizationModifier(FunctionModifier):
     """Splits a fused batch normalization into three functions, which use its parameters."""
 
     def modify(self, f: Function, inputs: list[Variable]) -> Any:
-        """See `FunctionModifier.modify`."""
+        """Build the replacement of a function. None stands for a copy of it."""
         if not is_a(f, "FusedBatchNormalization"):
             return None
         args = f.info.args

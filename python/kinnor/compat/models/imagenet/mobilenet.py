@@ -39,7 +39,7 @@ class MobileNet(ImageNetBase):
     }
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `ImageNetBase.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.
@@ -77,7 +77,7 @@ class MobileNetV2(ImageNetBase):
     }
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `ImageNetBase.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -40,7 +40,7 @@ class NIN(ImageNetBase):
     }
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `ImageNetBase.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -38,7 +38,7 @@ class Residual(ImageNetBase):
     bottleneck: bool
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `ImageNetBase.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -48,7 +48,7 @@ class SqueezeNet(ImageNetBase):
         super().__init__(weights)
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `ImageNetBase.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -55,7 +55,7 @@ class VGG(ImageNetBase):
         super().__init__(weights)
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `ImageNetBase.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -89,7 +89,7 @@ class YoloV2(ObjectDetection):
         return x
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `BuiltModel.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -56,7 +56,7 @@ class DeepLabV3plus(SemanticSegmentation):
         super().__init__(f"DeepLabV3-{dataset}-os-{output_stride}.nnp", weights)
 
     def build(self, x: Variable, training: bool, stages: Stages) -> None:
-        """See `BuiltModel.build`.
+        """Build the network, and record the outputs of its stages.
 
         Args:
             x: Images.

@@ -24,6 +24,7 @@ STATISTICS: dict[str, Callable[[NDArray[Any]], Any]] = {
     "Min": np.min,
     "Max": np.max,
 }
+"""Statistics of an array, by the label that is printed."""
 
 
 class PrettyPrinter:

@@ -36,6 +36,7 @@ class _Recorder(PythonFunction):
     """The base class of recorders: returns its first input, and stores numbers about it in its other inputs."""
 
     KEPT: ClassVar[tuple[str, ...]] = ("max",)
+    """Names of the numbers that it stores, one for each further input."""
 
     def __init__(self, ctx: Context | None, training: bool = True) -> None:
         super().__init__(ctx)

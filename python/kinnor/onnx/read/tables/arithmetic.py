@@ -243,6 +243,7 @@ def _softmax(function: Any) -> Row:
     """A row for softmax or log-softmax. Before version 13, all axes from `axis` on count as one."""
 
     def build(node: Node) -> Any:
+        """Builds the node."""
         x = node.x()
         if node.version >= 13:
             return function(x, axis=node.get("axis", -1))

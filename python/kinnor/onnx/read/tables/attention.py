@@ -27,6 +27,7 @@ def _added(a: Variable | None, b: Variable | None) -> Variable | None:
 
 
 def _constant(array: Any) -> Variable:
+    """Returns a variable of constant values in float32."""
     return Variable.from_numpy_array(np.ascontiguousarray(array, np.float32))
 
 
@@ -105,12 +106,16 @@ def _of_parts(node: Node, parts: Variable, mask: int, past: int, bias: int) -> l
 
 
 def _attention(node: Node) -> list[Variable]:
+    """Builds `Attention`."""
     parts = matmul(node.x(0), node.x(1))
     return _of_parts(node, parts + node.x(2) if node.has(2) else parts, 3, 4, 5)
 
 
 def _attention_of_levels(node: Node) -> list[Value]:
+    """Builds `QAttention`."""
+
     def centered(i: int, zero: int) -> Variable:
+        """Returns levels minus their zero point, as floats."""
         x = node.x(i)
         ones = per_channel(_constant([1.0]), -1, x.ndim)
         return F.dequantize_linear(x, ones, per_channel(node.x(zero), -1, x.ndim) if node.has(zero) else ones * 0.0)
@@ -122,6 +127,7 @@ def _attention_of_levels(node: Node) -> list[Value]:
 
 
 def _multi_head(node: Node) -> list[Variable]:
+    """Builds `MultiHeadAttention`."""
     heads, query = node.get("num_heads"), node.x(0)
     if node.has(9) or node.n_outputs > 3:
         raise node.unsupported("expected no beams and no products as an output, got one of them")
@@ -159,6 +165,7 @@ def _rotated(x: Variable, cos: Variable, sin: Variable, is_interleaved: bool) ->
     half, (batch, heads, time, width) = cos.shape[3], x.shape
 
     def part(low: int, high: int, step: int = 1) -> Variable:
+        """Returns the elements from `low` to `high` of the last axis."""
         return F.slice(x, [0, 0, 0, low], [batch, heads, time, high], [1, 1, 1, step])
 
     a, b = (part(0, 2 * half - 1, 2), part(1, 2 * half, 2)) if is_interleaved else (part(0, half), part(half, 2 * half))
@@ -177,6 +184,7 @@ def _angles(cache: Variable, places: Variable, time: int) -> Variable:
 
 
 def _rotary(node: Node) -> Variable:
+    """Builds `RotaryEmbedding`."""
     x, cos = node.x(0), node.x(2)
     if node.get("is_packed_batching", 0) or node.get("scale", 1.0) != 1.0:
         raise node.unsupported("expected scale 1 and no packed batches, got one of them")
@@ -225,6 +233,7 @@ def _cached(past: Variable | None, new: Variable, before: NDArray[Any], n_keys: 
 
 
 def _row(x: Variable, k: int) -> Variable:
+    """Returns element `k` of the batch, with a batch axis of length one."""
     return F.slice(x, [k, 0, 0, 0], [k + 1, *x.shape[1:]], [1] * 4)
 
 
@@ -233,6 +242,7 @@ _GROUPED = {"smooth_softmax": 0, "sliding_window_cache": 0, "kv_cache_bit_width"
 
 
 def _grouped(node: Node) -> list[Variable]:
+    """Builds `GroupQueryAttention`."""
     heads, kv_heads = node.get("num_heads"), node.get("kv_num_heads")
     odd = [name for name, usual in _GROUPED.items() if node.get(name, usual) not in (usual, -1)]
     odd += [f"input {i}" for i in range(11, len(node.inputs)) if node.has(i)]

@@ -87,6 +87,7 @@ def binary(function: Callable[..., Variable], fold: Callable[..., Any] | None = 
     """
 
     def build(node: Node) -> Any:
+        """Applies the function. Old versions align the second input at `axis`."""
         a, b = node.x(0), node.x(1)
         if node.version < 7 and "axis" in node.attributes:
             b = reshape(b, (*b.shape, *[1] * (a.ndim - node.get("axis") % a.ndim - b.ndim)))
@@ -103,6 +104,7 @@ def many(function: Callable[..., Variable]) -> Row:
     """
 
     def build(node: Node) -> Variable:
+        """Applies the function from left to right."""
         y = node.x(0)
         for i in range(1, len(node.inputs)):
             y = function(y, node.x(i))
@@ -121,6 +123,7 @@ def folded(fold: Callable[..., Any] | None) -> Callable[[Node], Any] | None:
         return None
 
     def of(node: Node) -> Any:
+        """Computes the output in NumPy."""
         made = np.asarray(fold(*(node.static(i) for i in range(len(node.inputs)))))
         return made if made.dtype.kind == "b" else made.astype(node.value(0).dtype)
 

@@ -20,12 +20,14 @@ __all__ = ["labelled", "transformed"]
 
 
 def _logistic(x: NDArray[Any]) -> NDArray[Any]:
+    """Returns the logistic function without overflow."""
     grown = np.exp(-np.abs(x))
     found: NDArray[Any] = np.where(x >= 0, 1, grown) / (1 + grown)
     return found
 
 
 def _softmax(x: NDArray[Any]) -> NDArray[Any]:
+    """Returns the softmax of each row."""
     grown = np.exp(x - x.max(1, keepdims=True))
     found: NDArray[Any] = grown / grown.sum(1, keepdims=True)
     return found
@@ -103,6 +105,7 @@ def labelled(
     table = np.asarray(labels if len(labels) else [0], np.int64)
 
     def numbered(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the label as an integer, and the scores of each row."""
         at, scores = compute(x)
         return [table[at], scores]
 

@@ -31,10 +31,12 @@ def _numbers(node: Node, name: str) -> NDArray[Any]:
 
 
 def _rows(x: NDArray[Any]) -> NDArray[Any]:
+    """Returns features as rows: a single example is one row."""
     return x[None] if x.ndim == 1 else x
 
 
 def _n_rows(node: Node) -> int:
+    """Returns the number of examples. A vector is one example."""
     shape = node.value(0).shape
     if len(shape) not in (1, 2):
         raise OnnxError(f"{node.operator}: expected rows of features, got shape {shape}")
@@ -48,6 +50,7 @@ def _computed(node: Node, compute: Callable[..., Any], shape: Sequence[int], dty
 
 
 def _extracted(node: Node) -> Any:
+    """Builds `ArrayFeatureExtractor`."""
     x, places = node.value(0), node.value(1)
     if x.known and places.known:
         return np.take(x.static(), places.static().ravel().astype(np.int64), axis=-1)
@@ -79,6 +82,7 @@ def _imputed(node: Node) -> Value:
 
 
 def _vector(node: Node) -> Variable:
+    """Builds `FeatureVectorizer`."""
     parts = []
     for i, n in enumerate(node.get("inputdimensions")):
         x = node.x(i)
@@ -88,11 +92,13 @@ def _vector(node: Node) -> Variable:
 
 
 def _scaled(node: Node) -> Variable:
+    """Builds `Scaler`."""
     x, scale, offset = node.x(), _numbers(node, "scale"), _numbers(node, "offset")
     return (x - Variable.from_numpy_array(offset)) * Variable.from_numpy_array(scale)
 
 
 def _normalized(node: Node) -> Variable:
+    """Builds `Normalizer`. Rows of zeros stay as they are."""
     x, kind = node.x(), node.get("norm", "MAX")
     flat = reshape(x, (1, x.size)) if x.ndim == 1 else x
     if kind == "MAX":
@@ -117,6 +123,7 @@ def _keys(node: Node, side: str) -> Any:
 
 
 def _default(node: Node, dtype: Any) -> Any:
+    """Returns the value for unknown keys of a `LabelEncoder`, by the element type of its output."""
     held = node.get("default_tensor")
     if held is not None:
         return np.asarray(held).ravel().tolist()[0]
@@ -125,6 +132,7 @@ def _default(node: Node, dtype: Any) -> Any:
 
 
 def _encoded(node: Node) -> Value:
+    """Builds `LabelEncoder`."""
     if node.get("classes_strings"):  # version 1
         names = node.get("classes_strings")
         if isinstance(node.value(0), Words):
@@ -135,6 +143,7 @@ def _encoded(node: Node) -> Value:
 
 
 def _category(node: Node) -> Value:
+    """Builds `CategoryMapper`."""
     names, numbers = node.get("cats_strings"), node.get("cats_int64s")
     if isinstance(node.value(0), Words):
         return _mapped(node, names, numbers, node.get("default_int64", -1), np.dtype(np.int64))
@@ -167,6 +176,7 @@ def _found(node: Node, keys: list[Any]) -> Value:
     ordered = array[order]
 
     def compute(given: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the places of the elements by binary search."""
         if not len(ordered):
             return [np.zeros(given.shape, np.int64)]
         at = np.minimum(np.searchsorted(ordered, given), len(ordered) - 1)
@@ -179,12 +189,14 @@ def _found(node: Node, keys: list[Any]) -> Value:
 
 
 def _one_hot(node: Node) -> Value:
+    """Builds `OneHotEncoder`."""
     keys = node.get("cats_strings") or node.get("cats_int64s")
     shape = (*node.value(0).shape, len(keys))
     places, zeros = _found(node, list(keys)), node.get("zeros", 1)
     eye = np.eye(len(keys) + 1, len(keys), dtype=np.float32)
 
     def compute(at: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns a row of the identity matrix for each place, and zeros for unknown categories."""
         if not zeros and (at >= len(keys)).any():
             raise OnnxError("OneHotEncoder: expected known categories, got others")
         return [eye[at.astype(np.int64)]]
@@ -193,6 +205,7 @@ def _one_hot(node: Node) -> Value:
 
 
 def _linear_scores(node: Node, n: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Returns the function from rows of features to `n` linear scores."""
     weight = _numbers(node, "coefficients").reshape(n, -1)
     held = _numbers(node, "intercepts")
     bias = held if held.size else np.zeros(1, np.float32)
@@ -200,16 +213,19 @@ def _linear_scores(node: Node, n: int) -> Callable[[NDArray[Any]], NDArray[Any]]
 
 
 def _linear_regressor(node: Node) -> Value:
+    """Builds `LinearRegressor`."""
     n = node.get("targets", 1)
     scores = _linear_scores(node, n)
 
     def compute(x: NDArray[Any]) -> NDArray[Any]:
+        """Returns the targets of each row."""
         return transformed(node, scores(x)) if n > 1 else scores(x)  # as ONNX Runtime: one target stays as it is
 
     return _computed(node, compute, (_n_rows(node), n))
 
 
 def _linear_classifier(node: Node) -> list[Value]:
+    """Builds `LinearClassifier`."""
     labels = node.get("classlabels_strings") or node.get("classlabels_ints") or []
     n_features = node.value(0).shape[-1]
     n = len(node.get("coefficients")) // (n_features or 1)
@@ -217,6 +233,7 @@ def _linear_classifier(node: Node) -> list[Value]:
     is_single = n == 1 and len(labels) == 2
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the number of the label and the scores of each row."""
         made = scores(x)
         if n == 1:
             return [(made[:, 0] > 0).astype(np.int64), transformed(node, made, "complement" if is_single else "")]
@@ -231,6 +248,7 @@ def _kernel(node: Node, vectors: NDArray[Any]) -> Callable[[NDArray[Any]], NDArr
     gamma, shift, degree = (node.get("kernel_params") or [0.0, 0.0, 3.0])[:3]
 
     def compute(x: NDArray[Any]) -> NDArray[Any]:
+        """Returns the kernel of each row of `x` with each vector."""
         x = _rows(x).astype(np.float64)
         found: NDArray[Any] = x @ vectors.T
         if kind == "RBF":
@@ -248,12 +266,14 @@ def _kernel(node: Node, vectors: NDArray[Any]) -> Callable[[NDArray[Any]], NDArr
 
 
 def _vector_regressor(node: Node) -> Value:
+    """Builds `SVMRegressor`."""
     n, rho = node.get("n_supports", 0), _numbers(node, "rho").astype(np.float64)
     weight = _numbers(node, "coefficients").astype(np.float64)
     vectors = _numbers(node, "support_vectors").astype(np.float64).reshape(n, -1) if n else np.zeros((0, 0))
     kernel = _kernel(node, vectors if n else weight[None])
 
     def compute(x: NDArray[Any]) -> NDArray[Any]:
+        """Returns the target of each row, or with `one_class` its sign."""
         found = kernel(x)
         y = (found @ weight[:, None] if n else found) + rho[0]
         y = np.where(y > 0, 1.0, -1.0) if node.get("one_class", 0) else y
@@ -284,6 +304,7 @@ def _coupled(pairs: NDArray[Any], n: int) -> NDArray[Any]:
 
 
 def _vector_classifier(node: Node) -> list[Value]:
+    """Builds `SVMClassifier`."""
     labels = node.get("classlabels_strings") or node.get("classlabels_ints")
     counts, rho = node.get("vectors_per_class") or [], _numbers(node, "rho").astype(np.float64)
     weight = _numbers(node, "coefficients").astype(np.float64)
@@ -300,6 +321,7 @@ def _vector_classifier(node: Node) -> list[Value]:
         mixed[ends[j] : ends[j + 1], k] = weight[i, ends[j] : ends[j + 1]]
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the class with most votes of pairs, and the probabilities or scores of each row."""
         scores = kernel(x) @ mixed + rho
         votes = np.zeros((len(scores), n), np.int64)
         for k, (i, j) in enumerate(pairs):
@@ -318,9 +340,11 @@ def _vector_classifier(node: Node) -> list[Value]:
 
 
 def _linear_vectors(node: Node, labels: Sequence[Any], weight: NDArray[Any], rho: NDArray[Any]) -> list[Value]:
+    """Builds `SVMClassifier` without support vectors: one linear score for each class."""
     kernel = _kernel(node, weight)
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the class of the largest score, and the scores of each row."""
         scores = (kernel(x) + rho[0]).astype(np.float32)
         return [scores.argmax(1), transformed(node, scores)]
 
@@ -328,6 +352,7 @@ def _linear_vectors(node: Node, labels: Sequence[Any], weight: NDArray[Any], rho
 
 
 def _maps(node: Node) -> Maps:
+    """Builds `ZipMap`."""
     names = node.get("classlabels_strings") or node.get("classlabels_int64s")
     x = node.value(0)
     if x.shape[-1:] != (len(names),):

@@ -48,29 +48,35 @@ def _activated(node: Node, y: Variable, numbers: Sequence[float]) -> Variable:
 
 
 def _channels_first(x: Variable) -> Variable:
+    """Moves the last axis to axis 1."""
     return F.transpose(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 def _channels_last(x: Variable) -> Variable:
+    """Moves axis 1 to the end."""
     return F.transpose(x, (0, *range(2, x.ndim), 1))
 
 
 def _conv(node: Node) -> Variable:
+    """Builds `FusedConv`: a convolution, an optional sum and an activation."""
     y = convolved(node, node.x(0), node.x(1), node.optional(2))
     return _activated(node, y + node.x(3) if node.has(3) else y, node.get("activation_params") or [])
 
 
 def _conv_channels_last(node: Node) -> Variable:
+    """Builds `NhwcFusedConv`, the same with the channels last."""
     y = _channels_last(convolved(node, _channels_first(node.x(0)), node.x(1), node.optional(2)))
     return _activated(node, y + node.x(3) if node.has(3) else y, node.get("activation_params") or [])
 
 
 def _own_numbers(node: Node) -> list[float]:
+    """Returns the arguments of the activation that the node gives."""
     found = [node.get(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
     return [number for number in found if number is not None]
 
 
 def _gemm(node: Node) -> Variable:
+    """Builds `FusedGemm`."""
     return _activated(node, gemm(node), _own_numbers(node))
 
 
@@ -86,6 +92,7 @@ def _factor(x: Variable, is_transposed: bool, is_batch_last: bool) -> Variable:
 
 
 def _fused_matmul(node: Node) -> Variable:
+    """Builds `FusedMatMul`."""
     a, b = (
         _factor(node.x(i), bool(node.get(f"trans{name}", 0)), bool(node.get(f"transBatch{name}", 0)))
         for i, name in enumerate("AB")
@@ -95,6 +102,7 @@ def _fused_matmul(node: Node) -> Variable:
 
 
 def _expand_dims(node: Node) -> Variable:
+    """Builds `ExpandDims`."""
     axis = int(node.static(1).item())
     shape = list(node.value(0).shape)
     shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, 1)
@@ -102,6 +110,7 @@ def _expand_dims(node: Node) -> Variable:
 
 
 def _inverse(node: Node) -> Variable:
+    """Builds `Inverse`."""
     x = node.x(0)
     n = x.shape[-1]
     return reshape(F.batch_inv(reshape(x, (x.size // (n * n or 1), n, n))), x.shape)
@@ -122,6 +131,7 @@ def _centered(node: Node, i: int, zero: int, axis: int) -> Variable:
 
 
 def _dynamic_matmul(node: Node) -> Value:
+    """Builds `DynamicQuantizeMatMul`."""
     x, b = node.x(0), node.x(1)
     scale, zero = dynamic_parameters(x)
     levels = F.quantize_linear(
@@ -135,12 +145,14 @@ def _dynamic_matmul(node: Node) -> Value:
 
 
 def _matmul_to_float(node: Node) -> Value:
+    """Builds `MatMulIntegerToFloat`."""
     a, b = _centered(node, 0, 4, -2), _centered(node, 1, 5, -1)
     ndim = max(a.ndim, b.ndim)
     return _scaled_product(node, a, b, per_channel(node.x(2), -1, ndim) * per_channel(node.x(3), -1, ndim), 6)
 
 
 def _qlinear_where(node: Node) -> Value:
+    """Builds `QLinearWhere`."""
     shape = np.broadcast_shapes(*(node.value(i).shape for i in (0, 1, 4)))
     x, y = (expand(numbers(node, i), shape) for i in (1, 4))
     y = F.where(expand(node.x(0), shape), x, y)
@@ -148,12 +160,14 @@ def _qlinear_where(node: Node) -> Value:
 
 
 def _qlinear_mean(node: Node) -> Value:
+    """Builds `QLinearReduceMean`."""
     x = numbers(node, 0)
     axes = [axis % x.ndim for axis in node.get("axes") or range(x.ndim)]
     return as_levels(node, F.mean(x, axis=axes, keepdims=bool(node.get("keepdims", 1))), 3, 0)
 
 
 def _qlinear_conv(node: Node) -> Value:
+    """Builds `QLinearConv` of ONNX Runtime, which may have the channels last."""
     bias = node.x(8) * (node.x(1) * node.x(4)) if node.has(8) else None
     x, w = numbers(node, 0), numbers(node, 3, 0)
     if not node.get("channels_last", 0):
@@ -162,6 +176,7 @@ def _qlinear_conv(node: Node) -> Value:
 
 
 def _qlinear_average(node: Node) -> Value:
+    """Builds `QLinearAveragePool`."""
     x = numbers(node, 0)
     is_last = node.get("channels_last", 0)
     y = _channels_last(averaged(node, _channels_first(x))) if is_last else averaged(node, x)

@@ -144,10 +144,12 @@ def _qlinear_matmul(node: Node) -> Value:
 
 
 def _with_two(function: Callable[[Variable, Variable], Variable]) -> Row:
+    """A row for a function of two inputs of levels, computed on dequantized numbers."""
     return Row(lambda node: as_levels(node, function(numbers(node, 0), numbers(node, 3)), 6, 0, 3))
 
 
 def _with_one(function: Callable[[Node, Variable], Variable]) -> Row:
+    """A row for a function of one input of levels, computed on dequantized numbers."""
     return Row(lambda node: as_levels(node, function(node, numbers(node, 0)), 3, 0))
 
 

@@ -45,6 +45,7 @@ def _lstm(node: Node, h_size: int, peephole: Variable | None) -> Any:
     """The step function of an LSTM: from projected input, states, recurrent weight and bias to new states."""
 
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        """Returns the states after one step."""
         gates = px + _times(h, r)
         gates = gates if rb is None else gates + rb
         i, o, f, g = (_part(gates, 1, k * h_size, (k + 1) * h_size) for k in range(4))
@@ -62,6 +63,7 @@ def _gru(node: Node, h_size: int) -> Any:
     """The step function of a GRU, with the arguments of the LSTM's."""
 
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        """Returns the state after one step, and `c` as it is."""
         first = _part(px, 1, 0, 2 * h_size) + _times(h, _part(r, 0, 0, 2 * h_size))
         first = first if rb is None else first + _part(rb, 1, 0, 2 * h_size)
         z, s = (F.sigmoid(_part(first, 1, k * h_size, (k + 1) * h_size)) for k in (0, 1))
@@ -83,6 +85,7 @@ def _rnn(node: Node) -> Any:
     act = F.relu if "Relu" in (node.get("activations") or ()) else F.tanh
 
     def step(px: Variable, h: Variable, c: Variable, r: Variable, rb: Variable | None) -> tuple[Variable, Variable]:
+        """Returns the state after one step, and `c` as it is."""
         y = px + _times(h, r)
         return act(y if rb is None else y + rb), c
 
@@ -94,6 +97,7 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
     usual = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}[kind]
 
     def build(node: Node) -> list[Variable]:
+        """Builds the node: as one layer if possible, else step by step."""
         x, w, r = node.x(0), node.x(1), node.x(2)
         n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
         _check_activations(node, usual, ["Relu"] if kind == "RNN" else usual, n_directions)
@@ -263,6 +267,7 @@ def _level_weights(node: Node) -> list[Variable | None]:
 
 
 def _quantized_lstm(node: Node) -> list[Value]:
+    """Builds `DynamicQuantizeLSTM`."""
     length, batch, _ = node.value(0).shape
     n, size = node.value(2).shape[:2]
     _check_activations(node, ["Sigmoid", "Tanh", "Tanh"], ["Sigmoid", "Tanh", "Tanh"], n)

@@ -38,6 +38,7 @@ def _reduction(
     """A row for a reduction, with elementwise functions before and after it, and a NumPy form `fold`."""
 
     def build(node: Node) -> Variable:
+        """Builds the node. Without axes, only the elementwise functions apply."""
         x, axes = node.x(), _axes(node)
         y = x if before is None else before(x)
         if axes:
@@ -47,6 +48,7 @@ def _reduction(
         return F.identity(y) if y is x else y
 
     def folded(node: Node) -> Any:
+        """Computes the output in NumPy."""
         x = node.static(0)
         made = fold(x, axis=tuple(_axes(node)), keepdims=bool(node.get("keepdims", 1))) if fold is not None else x
         return np.asarray(made).astype(x.dtype)
@@ -67,6 +69,7 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         return -np.inf if is_largest else np.inf
 
     def build(node: Node) -> Any:
+        """Builds the node. Over no elements, the output is constant."""
         held, axes = node.value(0), _axes(node)
         if all(held.shape[k] for k in axes):
             return of_some.build(node)
@@ -75,6 +78,7 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         )
 
     def folded(node: Node) -> Any:
+        """Computes the output in NumPy."""
         x = node.static(0)
         return np.asarray(fold(x, axis=tuple(_axes(node)), keepdims=keeps(node), initial=end(x.dtype))).astype(x.dtype)
 
@@ -112,6 +116,7 @@ def _place(function: Any) -> Row:
     """A row for the index of the maximum or minimum."""
 
     def build(node: Node) -> Any:
+        """Builds the node. For the last index, the axis is flipped."""
         x = node.x()
         axis, keep = node.get("axis", 0) % x.ndim, bool(node.get("keepdims", 1))
         if not node.get("select_last_index", 0):
@@ -145,6 +150,7 @@ def _cumulative(function: Callable[..., Variable]) -> Row:
     """A row for a cumulative sum or product."""
 
     def build(node: Node) -> Variable:
+        """Builds the node. The axis is a constant input."""
         axis = int(node.static(1).item()) % len(node.value(0).shape)
         return function(
             node.x(), axis=axis, exclusive=bool(node.get("exclusive", 0)), reverse=bool(node.get("reverse", 0))

@@ -30,6 +30,7 @@ _BRANCHES: dict[str, Callable[[Any, Any], Any]] = {
     "BRANCH_EQ": np.equal,
     "BRANCH_NEQ": np.not_equal,
 }
+"""The comparison of a feature with a threshold in each mode. The branch is taken if it is true."""
 _MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER"]
 """The modes of `TreeEnsemble`, by number."""
 
@@ -169,6 +170,7 @@ def _read(node: Node, kind: str, n_targets: int) -> _Trees:
 
 
 def _regressor(node: Node) -> Value:
+    """Builds `TreeEnsembleRegressor`."""
     n_targets = node.get("n_targets", 1)
     trees: _Trees = node.once("trees", lambda: _read(node, "target", n_targets))
     aggregate = node.get("aggregate_function", "SUM")
@@ -177,6 +179,7 @@ def _regressor(node: Node) -> Value:
     dtype = np.float64 if node.get("nodes_values_as_tensor") is not None else np.float32
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the targets of each row."""
         y = (trees.sums(_rows(x), aggregate) + shift).astype(dtype)
         return [transformed(node, y) if n_targets > 1 or node.get("post_transform") == "PROBIT" else y]
 
@@ -184,6 +187,7 @@ def _regressor(node: Node) -> Value:
 
 
 def _rows(x: NDArray[Any]) -> NDArray[Any]:
+    """Returns features as rows: a single example is one row."""
     return x[None] if x.ndim == 1 else x
 
 
@@ -196,6 +200,7 @@ def _n_rows(node: Node, trees: _Trees) -> int:
 
 
 def _classifier(node: Node) -> list[Value]:
+    """Builds `TreeEnsembleClassifier`."""
     labels = node.get("classlabels_strings") or node.get("classlabels_int64s")
     n_classes, ids = len(labels), node.get("class_ids")
     if n_classes < 2 or max(ids, default=0) >= n_classes or min(ids, default=0) < 0:
@@ -210,6 +215,7 @@ def _classifier(node: Node) -> list[Value]:
         raise node.unsupported("expected no base values of two classes where one has all weights, got two")
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the number of the label and the scores of each row."""
         scores = trees.sums(_rows(x), "SUM")
         if one is None:
             scores = (scores + (shift if shift.size else 0)).astype(np.float32)
@@ -260,12 +266,14 @@ def _read_apart(node: Node, n_targets: int) -> _Trees:
 
 
 def _ensemble(node: Node) -> Value:
+    """Builds `TreeEnsemble`."""
     n_targets, dtype = node.get("n_targets", 1), np.asarray(node.get("nodes_splits")).dtype
     trees: _Trees = node.once("trees", lambda: _read_apart(node, n_targets))
     aggregate = ["AVERAGE", "SUM", "MIN", "MAX"][node.get("aggregate_function", 1)]
     kind = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"][node.get("post_transform", 0)]
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
+        """Returns the targets of each row."""
         return [transformed(node, trees.sums(_rows(x), aggregate).astype(dtype), kind=kind)]
 
     shape = (_n_rows(node, trees), n_targets)

@@ -372,7 +372,9 @@ _COMPARED = {
     "Less": "Less",
     "LessEqual": "LessOrEqual",
 }
+"""The ONNX operator of each comparison."""
 _LOGICAL = {"LogicalAnd": "And", "LogicalOr": "Or", "LogicalXor": "Xor"}
+"""The ONNX operator of each logical function."""
 
 ARITHMETIC: dict[str, Any] = {
     "Abs": _unary("Abs"),

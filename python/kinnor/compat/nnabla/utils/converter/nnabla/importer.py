@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "NnpImporter"]
 
 READ = (".nnp", ".nntxt", ".prototxt", ".protobuf", ".h5")
+"""Extensions of files that can be read."""
 
 
 class Imported:
