@@ -45,7 +45,7 @@ impl<'a, T> From<&'a mut [T]> for ValuesMut<'a, T> {
     }
 }
 
-impl<'a, T: Float> Values<'a, T> {
+impl<T: Float> Values<'_, T> {
     /// The number of elements.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(self) -> usize {
@@ -220,18 +220,20 @@ impl PerFloat for Conversion {
 
     fn f32() -> Converters<f32> {
         Converters {
-            // SAFETY: guaranteed by the caller. Also below.
+            // SAFETY: guaranteed by the caller.
             widen: |from, to| unsafe { widen(from.as_ptr().cast(), DType::BF16, to, from.len()) },
+            // SAFETY: guaranteed by the caller.
             narrow: |from, to| unsafe { narrow(from, to.as_mut_ptr().cast(), DType::BF16, to.len()) },
         }
     }
 
     fn f64() -> Converters<f64> {
         Converters {
-            // SAFETY: as above.
+            // SAFETY: guaranteed by the caller.
             widen: |from, to| unsafe {
                 from.iter().enumerate().for_each(|(i, v)| to.add(i).write(v.to_f64()));
             },
+            // SAFETY: guaranteed by the caller.
             narrow: |from, to| unsafe {
                 to.iter_mut().enumerate().for_each(|(i, to)| *to = bf16::from_f64(*from.add(i)));
             },

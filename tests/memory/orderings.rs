@@ -345,7 +345,9 @@ mod array {
             let all = Arc::clone(&all);
             thread::spawn(move || own(&all, spare, orders))
         });
-        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
     }
 
     #[test]
@@ -528,7 +530,9 @@ mod graph {
             if plan.iter().any(|f| self.busy[*f]) {
                 return false;
             }
-            plan.iter().for_each(|f| self.busy[*f] = true);
+            for f in plan {
+                self.busy[*f] = true;
+            }
             self.single += 1;
             true
         }
@@ -540,7 +544,9 @@ mod graph {
                 return;
             }
             self.flush();
-            plan.iter().for_each(|f| self.busy[*f] = false);
+            for f in plan {
+                self.busy[*f] = false;
+            }
             self.single -= 1;
         }
     }
@@ -550,8 +556,10 @@ mod graph {
         let values = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
         let run = move |arena: &Mutex<RunLocks>, values: &[UnsafeCell<i32>; 2], plan: &[usize]| {
             if arena.lock().expect("no panic").lock(plan, flushes) {
-                // SAFETY: the checker reports races.
-                plan.iter().for_each(|f| values[*f].with_mut(|v| unsafe { *v += 1 }));
+                for f in plan {
+                    // SAFETY: the checker reports races.
+                    values[*f].with_mut(|v| unsafe { *v += 1 });
+                }
                 arena.lock().expect("no panic").unlock(plan);
             }
         };

@@ -12,7 +12,7 @@ use crate::graph::step::forward::overlap;
 use crate::graph::step::operand::{Operand, RunBuffers, Temporaries, store};
 use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
-use crate::ops::{Array, Call, InBFloat16, Loops, Memory};
+use crate::ops::{Array, Call, InBFloat16, Loops, Memory, Op};
 use crate::{Error, Result};
 
 impl BackwardStep {
@@ -92,38 +92,14 @@ impl BackwardStep {
         let (rounds, mut rounded) = (if PLAIN { None } else { compute.rounds() }, RunBuffers::new());
         let mut widened = RunBuffers::new();
         let listed = if PLAIN || *compute != Precision::BFloat16 { 0 } else { op.facts().in_bfloat16 };
-        let is_listed = |i: usize| listed >> i.min(63) & 1 == 1;
+        let is_listed = |i: usize| is_listed(listed, i);
         let mut in_bfloat16 = InBFloat16 { products: *compute == Precision::BFloat16, ..InBFloat16::NONE };
-        let mut xm: SmallVec<[Memory<'_>; 5]> = SmallVec::new();
-        for (i, data) in x.iter().enumerate() {
-            let ptr = match data.read() {
-                Some(slot) if PLAIN => slot.read(op, i)?,
-                Some(slot) => match if is_listed(i) { slot.in_bfloat16(Access::Read)? } else { None } {
-                    Some(at) => {
-                        in_bfloat16.x |= 1 << i;
-                        at
-                    }
-                    None => slot.rounded(slot.read_widened(op, i, &mut widened)?, rounds, &mut rounded)?,
-                },
-                None => nowhere(),
-            };
-            xm.push(Memory { ptr, shape: data.shape() });
-        }
+        let (xm, native) = inputs::<PLAIN>(x, op, listed, rounds, &mut widened, &mut rounded)?;
+        in_bfloat16.x = native;
         let ym = outputs::<PLAIN>(y, &mut widened)?;
-        let mut gym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
-        for (o, slot) in gy.iter().enumerate() {
-            let native = if o == 0 && listed != 0 { slot.in_bfloat16(Access::Read)? } else { None };
-            in_bfloat16.gy |= native.is_some();
-            let ptr = match native {
-                Some(at) => at,
-                None if PLAIN => slot.resolve(Access::Read)?,
-                None => {
-                    let at = slot.resolve_widened(&mut widened)?;
-                    slot.rounded(at.map_or_else(|| slot.resolve(Access::Read), Ok)?, rounds, &mut rounded)?
-                }
-            };
-            gym.push(Memory { ptr, shape: &slot.shape });
-        }
+        let (gym, is_native) =
+            gradients_of_outputs::<PLAIN>(gy, listed != 0, rounds, &mut widened, &mut rounded)?;
+        in_bfloat16.gy = is_native;
         // The ranges that the kernel reads and writes, if they may overlap a gradient.
         let mut used: SmallVec<[Range<usize>; 4]> = SmallVec::new();
         if meets {
@@ -226,6 +202,66 @@ impl BackwardStep {
         }
         user.backward(x, y, &wanted, &accumulate)
     }
+}
+
+/// True if bit `i` is set. Inputs beyond the last bit share it.
+fn is_listed(listed: u64, i: usize) -> bool {
+    listed >> i.min(63) & 1 == 1
+}
+
+/// The memory of the inputs, and the bits of inputs that are read in bfloat16, which `listed` ones may be.
+#[inline(always)]
+fn inputs<'a, const PLAIN: bool>(
+    x: &'a [DataOperand],
+    op: &Op,
+    listed: u64,
+    rounds: Option<DType>,
+    widened: &mut RunBuffers,
+    rounded: &mut RunBuffers,
+) -> Result<(SmallVec<[Memory<'a>; 5]>, u64)> {
+    let (mut found, mut in_bfloat16) = (SmallVec::new(), 0);
+    for (i, data) in x.iter().enumerate() {
+        let ptr = match data.read() {
+            Some(slot) if PLAIN => slot.read(op, i)?,
+            Some(slot) => match if is_listed(listed, i) { slot.in_bfloat16(Access::Read)? } else { None } {
+                Some(at) => {
+                    in_bfloat16 |= 1 << i;
+                    at
+                }
+                None => slot.rounded(slot.read_widened(op, i, widened)?, rounds, rounded)?,
+            },
+            None => nowhere(),
+        };
+        found.push(Memory { ptr, shape: data.shape() });
+    }
+    Ok((found, in_bfloat16))
+}
+
+/// The memory of the gradients of the outputs. The flag tells whether the first of them is read in bfloat16, which it
+/// may be if `reads_narrow`.
+#[inline(always)]
+fn gradients_of_outputs<'a, const PLAIN: bool>(
+    gy: &'a [Operand],
+    reads_narrow: bool,
+    rounds: Option<DType>,
+    widened: &mut RunBuffers,
+    rounded: &mut RunBuffers,
+) -> Result<(SmallVec<[Memory<'a>; 2]>, bool)> {
+    let (mut found, mut is_native) = (SmallVec::new(), false);
+    for (o, slot) in gy.iter().enumerate() {
+        let native = if o == 0 && reads_narrow { slot.in_bfloat16(Access::Read)? } else { None };
+        is_native |= native.is_some();
+        let ptr = match native {
+            Some(at) => at,
+            None if PLAIN => slot.resolve(Access::Read)?,
+            None => {
+                let at = slot.resolve_widened(widened)?;
+                slot.rounded(at.map_or_else(|| slot.resolve(Access::Read), Ok)?, rounds, rounded)?
+            }
+        };
+        found.push(Memory { ptr, shape: &slot.shape });
+    }
+    Ok((found, is_native))
 }
 
 /// The memory of the outputs. A kernel does not touch outputs that it does not read.

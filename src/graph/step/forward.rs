@@ -369,7 +369,7 @@ impl ForwardStep {
             && (1..=2).contains(&x.len())
             && integers.is_none()
             && !*meets
-            && x.iter().chain(&*y).all(fits)
+            && x.iter().chain(y).all(fits)
             && (0..x.len()).all(is_pure);
         if fits { op.loops(false) } else { None }
     }

@@ -46,6 +46,7 @@ pub(crate) struct TiledFunction {
 
 impl TiledFunction {
     /// Computes the output, or the requested gradients.
+    #[allow(clippy::large_stack_arrays)] // tiles of six arrays, which stay in the cache
     pub(crate) fn run(&self, is_forward: bool) {
         let reads = match is_forward {
             true => [true, true, false, false, false, false],

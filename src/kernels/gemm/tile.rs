@@ -76,6 +76,31 @@ impl<T> Kernels<T> {
     }
 }
 
+/// Prefetches the result of a tile, which is far away, so that it is available when the sums are complete.
+#[inline(always)]
+unsafe fn prefetch_result<V: Vector, const M: usize, const N: usize>(t: &ProductTile<'_, V::T>) {
+    for i in 0..M {
+        for j in 0..N {
+            // SAFETY: the caller guarantees the instruction set. A prefetch may have any address.
+            unsafe { V::prefetch(t.c.wrapping_offset(i as isize * t.c_row).wrapping_add(j * V::WIDTH)) };
+        }
+    }
+}
+
+/// Adds the sums of a chain to the totals, and sets them to zero.
+#[inline(always)]
+unsafe fn add_to_totals<V: Vector, const M: usize, const N: usize>(
+    totals: &mut [[V; N]; M],
+    sums: &mut [[V; N]; M],
+) {
+    for (totals, sums) in totals.iter_mut().zip(sums) {
+        for (total, sum) in totals.iter_mut().zip(sums) {
+            // SAFETY: the caller guarantees the instruction set.
+            unsafe { (*total, *sum) = (total.add(*sum), V::zero()) };
+        }
+    }
+}
+
 /// The sums of a tile of `M` rows and `N` registers of columns. If `MASKED`, the masks hide columns beyond the last.
 #[inline(always)]
 unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, const MASKED: bool>(
@@ -87,12 +112,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
         let mut sums = [[V::zero(); N]; M];
         let mut totals = sums;
         if KIND == REGULAR || KIND == PACKING {
-            // Prefetches the result, which is far away, so that it is available when the sums are complete.
-            for i in 0..M {
-                for j in 0..N {
-                    V::prefetch(t.c.wrapping_offset(i as isize * t.c_row).wrapping_add(j * V::WIDTH));
-                }
-            }
+            prefetch_result::<V, M, N>(t);
         }
         let (mut ahead, mut packed) = (t.ahead, t.packed);
         for &(a_offset, b_offset) in t.batch {
@@ -122,21 +142,16 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                     };
                     add_run::<V, M, N>(&mut sums, left, right, |l, row| {
                         if KIND == PACKING {
-                            for j in 0..N {
-                                row[j].store(packed.add((l * N + j) * V::WIDTH));
+                            for (j, v) in row.iter().enumerate() {
+                                v.store(packed.add((l * N + j) * V::WIDTH));
                             }
                         }
+                        if KIND == REGULAR || KIND == PACKING {
+                            V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step)); // both registers are near
+                        }
                     });
-                    if KIND == REGULAR || KIND == PACKING {
-                        // Both registers are of one cache line.
-                        for l in 0..V::WIDTH {
-                            V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step));
-                        }
-                    }
                     if KIND != SCATTERED_A {
-                        for p in groups.iter_mut().take(M.div_ceil(3)) {
-                            *p = p.wrapping_add(V::WIDTH);
-                        }
+                        groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_add(V::WIDTH));
                     }
                     b = right(V::WIDTH - 1).wrapping_offset(if KIND == SCATTERED_B { 0 } else { t.b_row });
                     if KIND == PACKING {
@@ -171,9 +186,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                         }
                     }
                     if KIND != SCATTERED_A {
-                        for p in groups.iter_mut().take(M.div_ceil(3)) {
-                            *p = p.wrapping_offset(t.a_col);
-                        }
+                        groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_offset(t.a_col));
                     }
                     if KIND != SCATTERED_B {
                         b = b.wrapping_offset(t.b_row);
@@ -186,12 +199,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 if KIND != CHAINED {
                     break;
                 }
-                for i in 0..M {
-                    for j in 0..N {
-                        totals[i][j] = totals[i][j].add(sums[i][j]);
-                        sums[i][j] = V::zero();
-                    }
-                }
+                add_to_totals(&mut totals, &mut sums);
                 start = end;
                 if start == t.k {
                     break;
@@ -218,12 +226,10 @@ unsafe fn add_run<V: Vector, const M: usize, const N: usize>(
     // SAFETY: the caller guarantees the instruction set and the addresses.
     unsafe {
         for first in (0..M.div_ceil(ROWS)).map(|group| group * ROWS) {
-            let mut a = [V::zero(); ROWS];
-            for r in 0..ROWS {
-                if first + r < M {
-                    a[r] = V::load(left(first + r));
-                }
-            }
+            let a: [V; ROWS] = std::array::from_fn(|r| match first + r < M {
+                true => V::load(left(first + r)),
+                false => V::zero(),
+            });
             for l in 0..V::WIDTH {
                 let row: [V; N] = std::array::from_fn(|j| V::load(right(l).add(j * V::WIDTH)));
                 if first == 0 {

@@ -86,8 +86,8 @@ impl PairProduct<'_> {
                 let (p, panel) = (i / panels * depth, i % panels);
                 // SAFETY: guaranteed by the caller, and each task writes its own part.
                 unsafe {
-                    self.pack_panel(p, depth, panel, to.get().add(at(p, depth.min(k - p), panel, panels)))
-                };
+                    self.pack_panel(p, depth, panel, to.get().add(at(p, depth.min(k - p), panel, panels)));
+                }
             });
         }
         let right = all.as_ref().map_or(std::ptr::null(), |all| all.ptr().cast_const());

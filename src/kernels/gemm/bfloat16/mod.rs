@@ -77,7 +77,7 @@ unsafe fn row_major(
         return unsafe {
             widened::in_f32(size, c, epilogue.accumulate, |sums| {
                 blocks::PairProduct { c: sums.cast(), c_row: n as isize, is_narrow: false, ..product }.run();
-            })
+            });
         };
     }
     // SAFETY: guaranteed by the caller.

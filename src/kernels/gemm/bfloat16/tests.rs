@@ -57,12 +57,15 @@ const SIZES: [(usize, usize, usize); 16] = [
     (257, 260, 150),
 ];
 
+/// A function that multiplies two matrices of sizes `(m, n, k)` into a third one.
+type Multiply = unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>);
+
 /// The result of a product with whole numbers or others, by bits.
 fn result(
     (m, n, k): (usize, usize, usize),
     flags: usize,
     value: fn(usize) -> f32,
-    multiply: unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>),
+    multiply: Multiply,
 ) -> (Vec<f64>, Vec<f64>) {
     let flag = |bit: usize| flags >> bit & 1 == 1;
     let a = Operand::new(m, k, flag(0), value);

@@ -88,6 +88,7 @@ pub(super) unsafe fn widen(v: __m256i) -> __m512 {
 /// # Safety
 /// The machine must have AVX-512 with BF16, and the memory of the tile must be valid.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+#[allow(clippy::needless_range_loop)] // counts from the compiler, so that sums stay in registers
 unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -101,7 +102,9 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
         for _ in 0..t.pairs {
             let mut row = [std::mem::transmute::<__m512, __m512bh>(_mm512_setzero_ps()); N];
             for j in 0..N {
-                row[j] = std::mem::transmute(_mm512_loadu_si512(b.add(j * WIDTH).cast()));
+                row[j] = std::mem::transmute::<std::arch::x86_64::__m512i, __m512bh>(_mm512_loadu_si512(
+                    b.add(j * WIDTH).cast(),
+                ));
             }
             for i in 0..M {
                 let x = groups[i / 3].wrapping_add(i % 3 * t.a_row).cast::<i32>().read_unaligned();
