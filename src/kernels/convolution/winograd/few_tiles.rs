@@ -61,7 +61,7 @@ impl<T: Float> Winograd<'_, T> {
         });
         // Cached weights are in memory that all tasks share.
         let (lent, kept) = kept.unzip();
-        let weights = Weights {
+        let weights = TransformedWeights {
             made: lent.as_ref().is_some_and(|(_, made)| *made),
             lent: lent.as_ref().map(|(memory, _)| (Shared::new(memory.ptr()), self.transforms())),
         };
@@ -78,7 +78,7 @@ impl<T: Float> Winograd<'_, T> {
 }
 
 /// Transformed weights.
-struct Weights<T> {
+struct TransformedWeights<T> {
     /// True if they have been computed in an earlier run.
     made: bool,
     /// The memory in which they are cached, if they are.
@@ -157,7 +157,13 @@ impl<T: Float> AllTiles<'_, T> {
     ///
     /// # Safety
     /// The factors must have been computed, and no other thread may use these targets.
-    unsafe fn multiply(&self, group: usize, first: usize, images: Range<usize>, weights: &Weights<T>) {
+    unsafe fn multiply(
+        &self,
+        group: usize,
+        first: usize,
+        images: Range<usize>,
+        weights: &TransformedWeights<T>,
+    ) {
         let &Self { of, tiles, strip, inputs, .. } = self;
         let (wide, sources) = (kernels::<T>().panel(), of.source.array.channels);
         let factor = weights.lent.as_ref().map_or(padded_stride(sources * wide), |(_, of)| of.factor);
