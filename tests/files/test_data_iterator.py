@@ -590,7 +590,7 @@ def test_an_iterator_draws_its_orders_as_its_generator_does(use_thread):
         ("drop_last", ".* filled from the next epoch"),
         ("generator", "did you mean 'rng'"),
         ("collate_fn", "arrays of one shape are stacked"),
-        ("shufle", "did you mean 'shuffle'"),
+        ("shuffel", "did you mean 'shuffle'"),
     ],
 )
 def test_arguments_of_other_libraries_are_explained(name, told):
