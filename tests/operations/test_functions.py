@@ -325,3 +325,20 @@ def test_surplus_threads_end():
         assert threads() <= alone
     finally:
         nn.set_num_threads(before)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 2), (1, 2), -1])
+@pytest.mark.parametrize("is_number", [True, False])
+def test_clip_by_norm_follows_a_changed_shape(axis, is_number):
+    """A static graph is built for one shape of the input and then run for another one."""
+    rng = np.random.RandomState(0)
+    x = nn.Variable.from_numpy_array(rng.randn(2, 8, 8))
+    limit = 1.5 if is_number else nn.Variable.from_numpy_array(np.full((1, 1, 1), 1.5))
+    y = F.clip_by_norm(x, limit, axis)
+    y.forward()
+    values = rng.randn(2, 6, 5)
+    x.reset_shape(values.shape, True)
+    x.d = values
+    y.forward()
+    norm = np.sqrt((values**2).sum(axis=axis, keepdims=True))
+    np.testing.assert_allclose(y.d, np.where(norm <= 1.5, values, 1.5 * values / norm), rtol=1e-5)

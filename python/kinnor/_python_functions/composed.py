@@ -285,8 +285,10 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
         axes = range(ndim) if axis is None else [int(axis)] if isinstance(axis, (int, np.integer)) else axis
         # `where` broadcasts a condition that lacks the last axes.
         are_last = {k % ndim for k in axes} == set(range(ndim - len(axes), ndim))
-        is_inside = without_gradient(f.less_equal_scalar(f.norm(x, 2.0, axis, not are_last), float(clip_norm)))
-        is_inside = is_inside if are_last else f.broadcast(is_inside, tuple(x.shape))
+        norm = f.norm(x, 2.0, axis, not are_last)
+        # No element is larger than the norm. The maximum repeats the norm along `x`, also if the shape of `x` changes.
+        norm = norm if are_last else f.maximum2(norm, x)
+        is_inside = without_gradient(f.less_equal_scalar(norm, float(clip_norm)))
         clipped = f.norm_normalization(x, 2.0, axis, 0.0)
         result = f.where(is_inside, x, clipped if clip_norm == 1 else f.mul_scalar(clipped, float(clip_norm)))
     elif isinstance(clip_norm, (Variable, NdArray)):
