@@ -49,6 +49,7 @@ fn pages(length: usize) -> Option<*mut u8> {
 pub(super) struct Addresses {
     start: NonZeroUsize,
     /// The number of addresses.
+    #[cfg(unix)]
     bytes: usize,
 }
 
@@ -65,8 +66,8 @@ impl Addresses {
 
     /// Succeeds without reserving anything, on systems that cannot reserve addresses.
     #[cfg(not(unix))]
-    pub(super) fn reserve(bytes: usize) -> Option<Self> {
-        Some(Self { start: NonZeroUsize::MIN, bytes })
+    pub(super) fn reserve(_bytes: usize) -> Option<Self> {
+        Some(Self { start: NonZeroUsize::MIN })
     }
 
     /// The first address, for [`Addresses::from_start`]. The addresses stay reserved.
@@ -79,8 +80,13 @@ impl Addresses {
     /// # Safety
     /// [`Addresses::into_start`] must have returned `start` for the same number of bytes, and `start` must not be used
     /// again.
+    #[cfg_attr(not(unix), allow(unused_variables))] // nothing was reserved
     pub(super) unsafe fn from_start(start: usize, bytes: usize) -> Option<Self> {
-        Some(Self { start: NonZeroUsize::new(start)?, bytes })
+        Some(Self {
+            start: NonZeroUsize::new(start)?,
+            #[cfg(unix)]
+            bytes,
+        })
     }
 }
 
