@@ -77,7 +77,7 @@ class Originals:
         """Reloads the values of freed parameters.
 
         Args:
-            wanted: Variables, of which the freed parameters are reloaded. By default all are.
+            wanted: Only freed parameters among these variables are reloaded. By default all freed parameters are.
 
         Raises:
             OnnxError: If the file was written in the meantime.

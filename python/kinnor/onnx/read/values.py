@@ -255,7 +255,7 @@ class Node:
         proto: The `NodeProto`.
         domain: The domain of its operator.
         attributes: Its attributes by name, as Python values.
-        inputs: Its inputs; None for those that are left out.
+        inputs: Its inputs; None for an omitted input.
         version: The version of the operators of its domain.
         run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
         captured: The values outside of the node that graphs inside of it read.
@@ -406,7 +406,7 @@ class Row:
         build: Makes variables, arrays or values of a node.
         fold: Computes it with NumPy where all inputs are constants; by default they become variables, and the graph is
             run.
-        dtype: The element type of the outputs; by default that of the first input.
+        dtype: The element type of the outputs; by default the type of the first input.
         takes_words: True if it looks at strings.
     """
 

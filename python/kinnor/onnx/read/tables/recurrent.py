@@ -151,7 +151,7 @@ def _check_activations(node: Node, usual: list[str], other: list[str], n_directi
 
 
 def _by_length(node: Node, build: Callable[[Node], list[Variable]], length: int) -> list[Variable]:
-    """Returns the outputs for sequences of different lengths: those of one length are computed together."""
+    """Returns the outputs for sequences of different lengths. Sequences of one length are computed together."""
     lengths = node.static(4).astype(np.int64).ravel()
     if lengths.size and not 0 <= int(lengths.min()) <= int(lengths.max()) <= length:
         raise OnnxError(f"{node.operator}: expected lengths from 0 to {length}, got {lengths.tolist()}")
