@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kinnor::kernels::threads::{Shared, num_threads, parallel, ranges, set_num_threads};
@@ -102,10 +102,9 @@ fn concurrent_callers_make_progress() {
                 })
             })
             .collect();
-        for caller in callers {
-            caller.join().expect("no panic");
-        }
-        blocked.store(false, Ordering::Relaxed);
+        let ends: Vec<_> = callers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        blocked.store(false, Ordering::Relaxed); // before a panic, as the first loop would run for ever
+        ends.into_iter().for_each(|end| end.expect("no panic"));
     });
 }
 
@@ -150,11 +149,12 @@ fn sleeping_threads_wake_up() {
 #[test]
 fn busy_neighbours_do_not_stop_the_pool() {
     let _alone = with_threads(8);
-    let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
+        let test = Arc::new(()); // dropped at the end and by a panic, so that the threads stop in either case
         for _ in 0..4 {
-            s.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
+            let runs = Arc::downgrade(&test);
+            s.spawn(move || {
+                while runs.strong_count() > 0 {
                     std::hint::black_box(1);
                 }
             });
@@ -166,7 +166,7 @@ fn busy_neighbours_do_not_stop_the_pool() {
             });
             assert!(all_once(&counts));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(test);
     });
 }
 
@@ -174,7 +174,6 @@ fn busy_neighbours_do_not_stop_the_pool() {
 #[test]
 fn forked_children_run_loops() {
     let _alone = with_threads(3);
-    let stop = AtomicBool::new(false);
     let sum = |n: usize| {
         let sum = AtomicUsize::new(0);
         parallel(n, |i| {
@@ -184,9 +183,11 @@ fn forked_children_run_loops() {
     };
     assert_eq!(sum(100), 4950);
     std::thread::scope(|s| {
+        let test = Arc::new(()); // dropped at the end and by a panic, so that the thread stops in either case
+        let runs = Arc::downgrade(&test);
         // At most forks, another thread is inside the pool.
-        s.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
+        s.spawn(move || {
+            while runs.strong_count() > 0 {
                 sum(1000);
             }
         });
@@ -203,7 +204,7 @@ fn forked_children_run_loops() {
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!(status, 0);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(test);
     });
     assert_eq!(sum(100), 4950);
 }

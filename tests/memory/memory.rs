@@ -1,7 +1,7 @@
 //! The allocator: counts, limits, threads and forks. Tests run one at a time, because the counts are global.
 
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use kinnor::Error;
 use kinnor::array::{
@@ -150,12 +150,13 @@ fn memory_freed_in_another_thread_is_reused() {
 #[test]
 fn forked_children_allocate() {
     let _alone = alone();
-    let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|s| {
+        let test = Arc::new(()); // dropped at the end and by a panic, so that the threads stop in either case
         // Other threads hold the lock of the store most of the time.
         let busy = [(); 2].map(|()| {
-            s.spawn(|| {
-                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+            let runs = Arc::downgrade(&test);
+            s.spawn(move || {
+                while runs.strong_count() > 0 {
                     drop((buffer(40_000), buffer(70_000)));
                 }
             })
@@ -174,7 +175,7 @@ fn forked_children_allocate() {
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!(status, 0);
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        drop(test);
         for thread in busy {
             thread.join().expect("no panic");
         }

@@ -361,10 +361,12 @@ def test_stale_caches_end_after_another_thread_trains(dtype):
         done = threading.Event()
         thread = threading.Thread(target=predict, args=(done,))
         thread.start()
-        for _ in range(10):
-            solver.update()
-        done.set()
-        thread.join()
+        try:
+            for _ in range(10):
+                solver.update()
+        finally:
+            done.set()
+            thread.join()
         y.forward()
         found = y.d.copy()
         fresh = F.affine(nn.Variable.from_numpy_array(x), nn.Variable.from_numpy_array(w.data.get_data("r").copy()))
