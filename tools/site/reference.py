@@ -165,7 +165,7 @@ SUBJECTS = {
             "model",
             "load_checkpoint",
             "save_checkpoint",
-            "nnp.project_load",
+            "compat.utils.load",
             "compat.utils.save",
             "compat.utils.nnp_graph",
         ),
@@ -255,7 +255,10 @@ ALPHABETICAL = {"Layers", "Parametric functions"}
 """Pages whose names are sorted, like pages of functions. Others are in the order of their modules."""
 
 INSIDE = {
+    "compat.cli",
+    "compat.utils.affine",
     "compat.utils.network_passes",
+    "compat.utils.solver_messages",
     "compat.names",
     "files",
     "rewrite",
@@ -369,7 +372,7 @@ def public() -> dict[str, Any]:
     for path in sorted(MODULES - {"kinnor.__init__", "kinnor.__main__"}):
         name = path.removeprefix("kinnor.")
         outer = name.rpartition(".")[0]
-        if {name, name.split(".")[0]} & INSIDE or any(part.startswith("_") for part in name.split(".")):
+        if {name, name.split(".")[0], outer} & INSIDE or any(part.startswith("_") for part in name.split(".")):
             continue
         module = importlib.import_module(path)
         parent = sys.modules[f"kinnor.{outer}" if outer else "kinnor"]
