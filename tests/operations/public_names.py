@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INNER = (
     "cli", "compat.cli.", "compat.mlflow_save_load_model", "compat.models.imagenet.", "compat.names", "compat.nnabla",
     "compat.onnxruntime", "compat.utils.affine", "compat.utils.network_passes", "compat.utils.nnabla_pb2",
-    "compat.utils.solver_messages", "files", "launch",
+    "compat.utils.solver_messages", "compat.utils.times_alone", "files", "launch",
     "nnp.axes", "nnp.batch", "nnp.graph", "nnp.initial", "nnp.loops", "nnp.lowering", "nnp.messages",
     "nnp.network", "nnp.nodes", "nnp.tracing", "onnx.", "pictures.", "placement",
 )  # fmt: skip

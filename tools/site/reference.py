@@ -226,6 +226,7 @@ SUBJECTS = {
         (
             "compat.experimental.parametric_function_class",
             "compat.contrib.context",
+            "compat.modules",
             "compat.cpu",
             "compat.utils.data_source",
             "compat.utils.create_cache",
@@ -259,6 +260,7 @@ INSIDE = {
     "compat.utils.affine",
     "compat.utils.network_passes",
     "compat.utils.solver_messages",
+    "compat.utils.times_alone",
     "compat.names",
     "files",
     "rewrite",

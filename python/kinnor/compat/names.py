@@ -23,6 +23,7 @@ MODULES = {
     "autolog": "kinnor.compat.autolog",
     "communicators": "kinnor.distributed",
     "contrib": "kinnor.compat.contrib",
+    "core.modules": "kinnor.compat.modules",
     "cpu": "kinnor.compat.cpu",
     "experimental": "kinnor.compat.experimental",
     "experimental.framework": "kinnor.training",

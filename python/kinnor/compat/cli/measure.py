@@ -15,8 +15,8 @@ from ...cli.written import wrote
 from ...files.atomic import replacing
 from ...nnp import NetworkError
 from ...profiling import profile as profiled
-from ...profiling.alone import times_alone
 from ..utils.load import load
+from ..utils.times_alone import times_alone
 
 if TYPE_CHECKING:
     import argparse
