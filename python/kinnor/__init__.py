@@ -281,6 +281,7 @@ class _Paths:
             "autolog",
             "communicators",
             "contrib",
+            "core",
             "cpu",
             "experimental",
             "ext_utils",

@@ -5,13 +5,13 @@ There is a default for the process, and scopes for each task. This module sends 
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._check import items
 from ._core import CallError, GraphError, RangeError
+from .modes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,26 +143,26 @@ def set_default_context(ctx: Context) -> None:
     _default = ctx
 
 
-class _Scope(ContextDecorator):
+class _Scope(Scope):
     """A context in a `with` block or in calls of a decorated function. It may be entered repeatedly."""
 
     def __init__(self, context: Context) -> None:
         _check("context_scope", context)
+        super().__init__("context", None)
         self.context = context
-        self.entered: list[int] = []
 
     def __enter__(self) -> Context:
-        context = self.context
-        entered = _core.enter_mode("context", _number(context))
-        self.entered.append(entered)
-        _scopes.set((*_scopes.get(), (entered, context)))
-        return context
+        self.value = _number(self.context)  # Backends of a context may change between blocks.
+        super().__enter__()
+        _scopes.set((*_scopes.get(), (self.entered[-1], self.context)))
+        return self.context
 
-    def __exit__(self, *error: object) -> None:
-        left = _core.leave_mode(self.entered)
-        if left is not None:  # A generator may be closed in another task.
-            self.entered.remove(left)
+    def leave(self) -> int | None:
+        """Leaves the innermost block of this task, and forgets its context."""
+        left = super().leave()
+        if left is not None:
             _scopes.set(tuple(scope for scope in _scopes.get() if scope[0] != left))
+        return left
 
 
 def context_scope(ctx: Context) -> _Scope:

@@ -8,36 +8,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _check, _core
 from ._core import CallError
+from .modes import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from types import TracebackType
 
 __all__ = ["enable_grad", "is_grad_enabled", "no_grad", "set_grad_enabled"]
 
 F = TypeVar("F")
 
 
-class GradMode:
+class GradMode(Scope):
     """A grad mode as a context manager and a decorator. One object may be entered repeatedly, also nested."""
 
     def __init__(self, mode: bool) -> None:
-        self.mode = mode
-        self.entered: list[int] = []
-
-    def __enter__(self) -> None:
-        self.entered.append(_core.enter_mode("grad", self.mode))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        left = _core.leave_mode(self.entered)
-        if left is not None:  # A generator may be closed in another task.
-            self.entered.remove(left)
+        super().__init__("grad", mode)
 
     def __call__(self, f: F) -> F:
         """Decorates a function, generator function or coroutine function: each call runs in this mode."""
-        decorated: F = decorate(f, self.mode)
+        decorated: F = decorate(f, bool(self.value))
         return decorated
 
 
@@ -158,7 +147,7 @@ class set_grad_enabled(GradMode):
     def __init__(self, mode: bool) -> None:
         super().__init__(_check.flag("set_grad_enabled", "mode", mode))
         self.before = _core.grad_mode()
-        _core.put_mode("grad", self.mode)
+        _core.put_mode("grad", self.value)
 
     def __enter__(self) -> None:
         _core.put_mode("grad", self.before)

@@ -44,14 +44,20 @@ class Scope(ContextDecorator):
         self.mode = mode
         self.value = value
         self.entered: list[int] = []
+        """The engine's tokens of the blocks that are open."""
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Any:
         self.entered.append(_core.enter_mode(self.mode, self.value))
 
     def __exit__(self, *error: object) -> None:
-        left = _core.leave_mode(self.entered)
+        self.leave()
+
+    def leave(self) -> int | None:
+        """Leaves the innermost block of this task. Returns its token, or None if the task has none."""
+        left: int | None = _core.leave_mode(self.entered)
         if left is not None:  # A generator may be closed in another task.
             self.entered.remove(left)
+        return left
 
 
 def auto_forward(auto: bool = True) -> Scope:

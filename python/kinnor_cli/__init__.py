@@ -15,28 +15,34 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
-    "train": ("train", "train the network of a project file"),
-    "forward": ("forward", "run a network on a CSV data set, and write its outputs as another one"),
-    "infer": ("forward", "run a network on files of numbers"),
-    "convert": ("convert", "convert files of networks and parameters"),
-    "dump": ("convert", "show networks, inputs, outputs and parameters of a file"),
-    "optimize": ("optimize", "merge matrix products and the sums after them into affine layers"),
-    "profile": ("measure", "measure how long each function of a network takes"),
-    "draw": ("draw", "draw networks as SVG pictures or HTML pages"),
-    "draw_graph": ("draw", "the same as draw, under NNabla's name"),
-    "plot_series": ("plot", "plot the curves that a MonitorSeries wrote"),
-    "plot_timer": ("plot", "plot the times that a MonitorTimeElapsed wrote"),
-    "create_image_classification_dataset": ("images", "make a CSV data set from a folder of images for each class"),
-    "create_object_detection_dataset": ("detection", "make a CSV data set from images with boxes of objects"),
-    "digits": ("images", "write Kinnor's digits as a folder of images for each class"),
-    "conv_dataset": ("cache", "convert a CSV data set into arrays that are read faster"),
-    "encode_param": ("text", "make a file of parameters from text files"),
-    "decode_param": ("text", "write parameters as text files"),
-    "function_info": ("functions", "list all functions, or the functions of a file"),
-    "version": ("facts", "show the version"),
-    "info": ("facts", "show versions, instruction set, threads and other settings"),
+    "train": ("compat.cli.train", "train the network of a project file"),
+    "forward": ("compat.cli.forward", "run a network on a CSV data set, and write its outputs as another one"),
+    "infer": ("compat.cli.forward", "run a network on files of numbers"),
+    "convert": ("cli.convert", "convert files of networks and parameters"),
+    "dump": ("cli.convert", "show networks, inputs, outputs and parameters of a file"),
+    "optimize": ("compat.cli.optimize", "merge matrix products and the sums after them into affine layers"),
+    "profile": ("compat.cli.measure", "measure how long each function of a network takes"),
+    "draw": ("cli.draw", "draw networks as SVG pictures or HTML pages"),
+    "draw_graph": ("cli.draw", "the same as draw, under NNabla's name"),
+    "plot_series": ("cli.plot", "plot the curves that a MonitorSeries wrote"),
+    "plot_timer": ("cli.plot", "plot the times that a MonitorTimeElapsed wrote"),
+    "create_image_classification_dataset": (
+        "compat.cli.images",
+        "make a CSV data set from a folder of images for each class",
+    ),
+    "create_object_detection_dataset": (
+        "compat.cli.detection",
+        "make a CSV data set from images with boxes of objects",
+    ),
+    "digits": ("cli.digits", "write Kinnor's digits as a folder of images for each class"),
+    "conv_dataset": ("compat.cli.cache", "convert a CSV data set into arrays that are read faster"),
+    "encode_param": ("compat.cli.text", "make a file of parameters from text files"),
+    "decode_param": ("compat.cli.text", "write parameters as text files"),
+    "function_info": ("compat.cli.functions", "list all functions, or the functions of a file"),
+    "version": ("cli.facts", "show the version"),
+    "info": ("cli.facts", "show versions, instruction set, threads and other settings"),
 }
-"""The module of `kinnor.cli` and the summary of each command."""
+"""The module below `kinnor` and the summary of each command."""
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 """Exit status."""
@@ -70,7 +76,7 @@ def _run(name: str, given: Sequence[str]) -> int:
     from kinnor import Error
 
     module, help_text = COMMANDS[name]
-    command = import_module(f"kinnor.cli.{module}")
+    command = import_module(f"kinnor.{module}")
     parser = argparse.ArgumentParser(prog=f"kinnor {name}", description=f"{help_text[0].upper()}{help_text[1:]}.")
     run = command.add(name, parser)
     try:

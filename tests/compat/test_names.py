@@ -36,14 +36,14 @@ def test_names_are_imported_from_packages():
     from kinnor.utils import image_utils, load
     from kinnor.utils.image_utils import imread
 
-    assert load is importlib.import_module("kinnor.nnp.project_load")
+    assert load is importlib.import_module("kinnor.compat.utils.load")
     assert layers is importlib.import_module("kinnor.rewrite.patterns")
     assert image_utils.imread is imread
 
 
 def test_a_patch_by_one_path_is_seen_by_the_others(monkeypatch):
     monkeypatch.setattr("kinnor.utils.load.load", print)
-    assert importlib.import_module("kinnor.nnp.project_load").load is print
+    assert importlib.import_module("kinnor.compat.utils.load").load is print
 
 
 def test_pickles_of_any_path_are_read():

@@ -165,7 +165,7 @@ SUBJECTS = {
             "model",
             "load_checkpoint",
             "save_checkpoint",
-            "nnp.project_load",
+            "compat.utils.load",
             "compat.utils.save",
             "compat.utils.nnp_graph",
         ),
@@ -226,6 +226,7 @@ SUBJECTS = {
         (
             "compat.experimental.parametric_function_class",
             "compat.contrib.context",
+            "compat.modules",
             "compat.cpu",
             "compat.utils.data_source",
             "compat.utils.create_cache",
@@ -255,7 +256,11 @@ ALPHABETICAL = {"Layers", "Parametric functions"}
 """Pages whose names are sorted, like pages of functions. Others are in the order of their modules."""
 
 INSIDE = {
+    "compat.cli",
+    "compat.utils.affine",
     "compat.utils.network_passes",
+    "compat.utils.solver_messages",
+    "compat.utils.times_alone",
     "compat.names",
     "files",
     "rewrite",
@@ -369,7 +374,7 @@ def public() -> dict[str, Any]:
     for path in sorted(MODULES - {"kinnor.__init__", "kinnor.__main__"}):
         name = path.removeprefix("kinnor.")
         outer = name.rpartition(".")[0]
-        if {name, name.split(".")[0]} & INSIDE or any(part.startswith("_") for part in name.split(".")):
+        if {name, name.split(".")[0], outer} & INSIDE or any(part.startswith("_") for part in name.split(".")):
             continue
         module = importlib.import_module(path)
         parent = sys.modules[f"kinnor.{outer}" if outer else "kinnor"]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ContextDecorator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import _core
+from ..modes import Scope
 
 if TYPE_CHECKING:
-    from types import FrameType, TracebackType
+    from types import FrameType
 
 __all__ = ["detect_anomaly"]
 
 PACKAGE = str(Path(__file__).parent.parent)
 
 
-class detect_anomaly(ContextDecorator):
+class detect_anomaly(Scope):
     """Makes forward and backward runs raise an error at the first NaN or infinity: a context manager and a decorator.
 
     It applies to this thread. Runs get slower, because all values are checked. Functions that are built in the block
@@ -41,18 +40,7 @@ class detect_anomaly(ContextDecorator):
     """
 
     def __init__(self, mode: bool = True) -> None:
-        self.mode = mode
-        self.entered: list[int] = []
-
-    def __enter__(self) -> None:
-        self.entered.append(_core.enter_mode("anomaly", self.mode))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        left = _core.leave_mode(self.entered)
-        if left is not None:  # A generator may be closed in another task.
-            self.entered.remove(left)
+        super().__init__("anomaly", mode)
 
 
 def source_line() -> str | None:

@@ -23,6 +23,7 @@ MODULES = {
     "autolog": "kinnor.compat.autolog",
     "communicators": "kinnor.distributed",
     "contrib": "kinnor.compat.contrib",
+    "core.modules": "kinnor.compat.modules",
     "cpu": "kinnor.compat.cpu",
     "experimental": "kinnor.compat.experimental",
     "experimental.framework": "kinnor.training",
@@ -31,7 +32,7 @@ MODULES = {
     "ext_utils": "kinnor.compat.ext_utils",
     "folding": "kinnor.rewrite.folding",
     "graph_def": "kinnor.nnp",
-    "graph_def.affine": "kinnor.rewrite.affine",
+    "graph_def.affine": "kinnor.compat.utils.affine",
     "integer_graphs": "kinnor.rewrite.int8",
     "mlflow_save_load_model": "kinnor.compat.mlflow_save_load_model",
     "models": "kinnor.compat.models",
@@ -67,7 +68,6 @@ MODULES = {
     "utils.download": "kinnor.data.download",
     "utils.factorization.cpd": "kinnor.parametric_functions.cpd",
     "utils.learning_rate_scheduler": "kinnor.learning_rate_scheduler",
-    "utils.load": "kinnor.nnp.project_load",
 }
 """Paths below `nnabla` and below `kinnor`, and the modules that they stand for."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +93,10 @@ def data_iterator(
     )
 
 
+PASSED_ON = frozenset(signature(data_iterator).parameters) - {"data_source"}
+"""Arguments that the functions below pass on to `data_iterator`."""
+
+
 def _seeded_by(rng: RandomState | None) -> RandomState | None:
     """A new generator seeded by another one, so that threads of several iterators do not share a generator.
 
@@ -100,9 +105,13 @@ def _seeded_by(rng: RandomState | None) -> RandomState | None:
     return rng if rng is None or _core.is_nnabla() else np.random.RandomState(rng.permutation(4096)[:8])
 
 
-def _forwarded(rng: RandomState | None) -> RandomState | None:
-    """The generator that the functions below pass to `data_iterator`. Under NNabla's names it is None, as in NNabla."""
-    return None if _core.is_nnabla() else rng
+def _over(source: DataSource, given: dict[str, Any]) -> DataIterator:
+    """Calls `data_iterator` with those arguments of a function below that it takes.
+
+    Under NNabla's names the generator is not among them, as in NNabla.
+    """
+    given = {name: value for name, value in given.items() if name in PASSED_ON}
+    return data_iterator(source, **given | ({"rng": None} if _core.is_nnabla() else {}))
 
 
 @explained("data_iterator_simple", ELSEWHERE)
@@ -140,18 +149,8 @@ def data_iterator_simple(
     Returns:
         The iterator.
     """
-    return data_iterator(
-        SimpleDataSource(load_func, num_examples, shuffle, rng),
-        batch_size,
-        _forwarded(rng),
-        use_thread,
-        with_memory_cache,
-        with_file_cache,
-        cache_dir,
-        epoch_begin_callbacks,
-        epoch_end_callbacks,
-        stop_exhausted,
-    )
+    given = locals()
+    return _over(SimpleDataSource(load_func, num_examples, shuffle, rng), given)
 
 
 def data_iterator_concat_datasets(
@@ -186,18 +185,8 @@ def data_iterator_concat_datasets(
     Returns:
         The iterator.
     """
-    return data_iterator(
-        ConcatDataSource(data_source_list, shuffle, rng),
-        batch_size,
-        _forwarded(rng),
-        use_thread,
-        with_memory_cache,
-        with_file_cache,
-        cache_dir,
-        epoch_begin_callbacks,
-        epoch_end_callbacks,
-        stop_exhausted,
-    )
+    given = locals()
+    return _over(ConcatDataSource(data_source_list, shuffle, rng), given)
 
 
 @explained("data_iterator_csv_dataset", ELSEWHERE)
@@ -238,22 +227,11 @@ def data_iterator_csv_dataset(
     Returns:
         The iterator.
     """
+    given = locals()
     source: DataSource = CsvDataSource(uri, shuffle, rng, normalize)
     if with_file_cache is None and cache_dir is None and _core.is_nnabla():
         source = DataSourceInOrderOfFiles(source, shuffle)
-    return data_iterator(
-        source,
-        batch_size,
-        _forwarded(rng),
-        use_thread,
-        with_memory_cache,
-        bool(with_file_cache),
-        cache_dir,
-        epoch_begin_callbacks=epoch_begin_callbacks,
-        epoch_end_callbacks=epoch_end_callbacks,
-        stop_exhausted=stop_exhausted,
-        n_workers=n_workers,
-    )
+    return _over(source, given)
 
 
 @explained("data_iterator_image_folder", ELSEWHERE)
@@ -342,16 +320,8 @@ def data_iterator_cache(
     Returns:
         The iterator.
     """
-    return data_iterator(
-        CacheDataSource(uri, shuffle, rng, normalize),
-        batch_size,
-        _forwarded(rng),
-        use_thread,
-        with_memory_cache,
-        epoch_begin_callbacks=epoch_begin_callbacks,
-        epoch_end_callbacks=epoch_end_callbacks,
-        stop_exhausted=stop_exhausted,
-    )
+    given = locals()
+    return _over(CacheDataSource(uri, shuffle, rng, normalize), given)
 
 
 if not TYPE_CHECKING:

@@ -17,52 +17,41 @@ from typing import TYPE_CHECKING, NoReturn
 
 from .._suggest import absence
 from ..core import Module, ModuleDict, ModuleList, Sequential
-from .activations import (
-    ELU,
+from .activations import ELU, Activation, LeakyReLU, LogSoftmax, PReLU, Softmax, Softplus
+from .attention import MultiHeadAttention, MultiheadAttention
+from .convolutions import Conv, ConvTranspose
+from .dense import Affine, Embedding, Linear
+from .derived import (
     GELU,
     SELU,
-    Activation,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
     HardSigmoid,
     HardSwish,
-    LeakyReLU,
-    LogSoftmax,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
     Mish,
-    PReLU,
     ReLU,
     ReLU6,
     Sigmoid,
     SiLU,
-    Softmax,
-    Softplus,
     Swish,
     Tanh,
 )
-from .attention import MultiHeadAttention, MultiheadAttention
-from .convolutions import (
-    Conv,
-    Conv1d,
-    Conv2d,
-    Conv3d,
-    ConvTranspose,
-    ConvTranspose1d,
-    ConvTranspose2d,
-    ConvTranspose3d,
-)
-from .dense import Affine, Embedding, Linear
-from .normalizations import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, LayerNorm
+from .normalizations import BatchNorm, GroupNorm, LayerNorm
 from .recurrent import GRU, LSTM
-from .shapes import (
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    Dropout,
-    Flatten,
-    GlobalAvgPool,
-    Identity,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-)
+from .shapes import Dropout, Flatten, GlobalAvgPool, Identity
 
 __all__ = [
     "ELU",

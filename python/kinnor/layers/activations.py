@@ -16,26 +16,7 @@ if TYPE_CHECKING:
     from .._core import Variable
     from ..initializer import Initializer
 
-__all__ = [
-    "ELU",
-    "GELU",
-    "SELU",
-    "Activation",
-    "HardSigmoid",
-    "HardSwish",
-    "LeakyReLU",
-    "LogSoftmax",
-    "Mish",
-    "PReLU",
-    "ReLU",
-    "ReLU6",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Swish",
-    "Tanh",
-]
+__all__ = ["ELU", "Activation", "FunctionLayer", "LeakyReLU", "LogSoftmax", "PReLU", "Softmax", "Softplus"]
 
 
 class Activation(Module):
@@ -69,7 +50,7 @@ class Activation(Module):
         return self.function(x)
 
 
-class _FunctionLayer(Module):
+class FunctionLayer(Module):
     """A layer that applies one function to its input."""
 
     FUNCTION: ClassVar[Callable[..., Any]]
@@ -93,7 +74,7 @@ class _FunctionLayer(Module):
         return y
 
 
-class ELU(_FunctionLayer):
+class ELU(FunctionLayer):
     """Exponential linear unit: `x` if `x > 0`, else `alpha (exp(x) - 1)`.
 
     Args:
@@ -112,43 +93,7 @@ class ELU(_FunctionLayer):
         self.alpha = alpha
 
 
-class GELU(_FunctionLayer):
-    """Gaussian error linear unit, in its approximation by `tanh`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.GELU()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.gelu)
-
-
-class HardSigmoid(_FunctionLayer):
-    """Sigmoid made of three lines: `min(max(0.2 x + 0.5, 0), 1)`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.HardSigmoid()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.hard_sigmoid)
-
-
-class HardSwish(_FunctionLayer):
-    """Swish with a gate made of three lines: `x min(max(x + 3, 0), 6) / 6`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.HardSwish()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.hard_swish)
-
-
-class LeakyReLU(_FunctionLayer):
+class LeakyReLU(FunctionLayer):
     """Leaky rectified linear unit: `x` if `x > 0`, else `alpha x`.
 
     Args:
@@ -167,7 +112,7 @@ class LeakyReLU(_FunctionLayer):
         self.alpha = alpha
 
 
-class LogSoftmax(_FunctionLayer):
+class LogSoftmax(FunctionLayer):
     """Logarithm of the softmax along an axis.
 
     Args:
@@ -186,67 +131,7 @@ class LogSoftmax(_FunctionLayer):
         self.axis = axis
 
 
-class Mish(_FunctionLayer):
-    """Mish: `x tanh(log(1 + exp(x)))`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Mish()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.mish)
-
-
-class ReLU(_FunctionLayer):
-    """Rectified linear unit: `max(x, 0)`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.ReLU()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.relu)
-
-
-class ReLU6(_FunctionLayer):
-    """Rectified linear unit that stops at 6: `min(max(x, 0), 6)`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.ReLU6()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.relu6)
-
-
-class SELU(_FunctionLayer):
-    """Scaled exponential linear unit.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.SELU()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.selu)
-
-
-class Sigmoid(_FunctionLayer):
-    """Logistic function: `1 / (1 + exp(-x))`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Sigmoid()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.sigmoid)
-
-
-class Softmax(_FunctionLayer):
+class Softmax(FunctionLayer):
     """Softmax along an axis: `exp(x) / sum(exp(x))`.
 
     Args:
@@ -265,7 +150,7 @@ class Softmax(_FunctionLayer):
         self.axis = axis
 
 
-class Softplus(_FunctionLayer):
+class Softplus(FunctionLayer):
     """Softplus: `log(1 + exp(beta x)) / beta`.
 
     Args:
@@ -282,33 +167,6 @@ class Softplus(_FunctionLayer):
 
     def __init__(self, beta: float = 1.0) -> None:
         self.beta = beta
-
-
-class Swish(_FunctionLayer):
-    """Swish, also called SiLU: `x sigmoid(x)`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Swish()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.swish)
-
-
-SiLU = Swish
-
-
-class Tanh(_FunctionLayer):
-    """Hyperbolic tangent.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Tanh()(nn.Variable((2, 3))).shape
-        (2, 3)
-    """
-
-    FUNCTION = staticmethod(F.tanh)
 
 
 class PReLU(Module):

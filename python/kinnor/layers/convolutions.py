@@ -18,16 +18,7 @@ if TYPE_CHECKING:
     from .._core import Variable
     from ..initializer import Initializer
 
-__all__ = [
-    "Conv",
-    "Conv1d",
-    "Conv2d",
-    "Conv3d",
-    "ConvTranspose",
-    "ConvTranspose1d",
-    "ConvTranspose2d",
-    "ConvTranspose3d",
-]
+__all__ = ["Conv", "ConvTranspose"]
 
 
 class _Filters(Module):
@@ -94,8 +85,8 @@ class Conv(_Filters):
     Args:
         in_channels: Channels of the input.
         out_channels: Channels of the output.
-        kernel_size: Size of the filters, one number for each axis; one number is enough for
-            `Conv2d` and its like.
+        kernel_size: Size of the filters, one number for each axis; one number is enough if the class says how many
+            axes there are, as `Conv2d`.
         stride: Distance of neighbouring outputs, for all axes or each.
         padding: Number of zeros to add at both ends, for all axes or each; "same" keeps the sizes
             with stride 1 and an odd kernel.
@@ -162,92 +153,14 @@ class Conv(_Filters):
         return F.convolution(x, self.W, self.b, 1, self.padding, self.stride, self.dilation, self.groups)
 
 
-class Conv1d(Conv):
-    """Convolution over 1 spatial axis: inputs of shape (n, channels, length).
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Size of the filters.
-        stride: Distance of neighbouring outputs, for all axes or each.
-        padding: Number of zeros to add at both ends, for all axes or each; "same" keeps the sizes
-            with stride 1 and an odd kernel.
-        dilation: Distance of neighbouring taps, for all axes or each.
-        groups: Number of groups of channels that are treated apart.
-        bias: True to add a bias.
-        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias; by default zeros.
-        rng: Generator for the default of `w_init`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Conv1d(3, 4, 3)(nn.Variable((1, 3, 8))).shape
-        (1, 4, 6)
-    """
-
-    N_AXES = 1
-
-
-class Conv2d(Conv):
-    """Convolution over 2 spatial axes: inputs of shape (n, channels, height, width).
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Size of the filters, one number or one for each axis.
-        stride: Distance of neighbouring outputs, for all axes or each.
-        padding: Number of zeros to add at both ends, for all axes or each; "same" keeps the sizes
-            with stride 1 and an odd kernel.
-        dilation: Distance of neighbouring taps, for all axes or each.
-        groups: Number of groups of channels that are treated apart.
-        bias: True to add a bias.
-        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias; by default zeros.
-        rng: Generator for the default of `w_init`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Conv2d(3, 4, 3)(nn.Variable((1, 3, 8, 8))).shape
-        (1, 4, 6, 6)
-    """
-
-    N_AXES = 2
-
-
-class Conv3d(Conv):
-    """Convolution over 3 spatial axes: inputs of shape (n, channels, depth, height, width).
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Size of the filters, one number or one for each axis.
-        stride: Distance of neighbouring outputs, for all axes or each.
-        padding: Number of zeros to add at both ends, for all axes or each; "same" keeps the sizes
-            with stride 1 and an odd kernel.
-        dilation: Distance of neighbouring taps, for all axes or each.
-        groups: Number of groups of channels that are treated apart.
-        bias: True to add a bias.
-        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias; by default zeros.
-        rng: Generator for the default of `w_init`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.Conv3d(3, 4, 3)(nn.Variable((1, 3, 8, 8, 8))).shape
-        (1, 4, 6, 6, 6)
-    """
-
-    N_AXES = 3
-
-
 class ConvTranspose(_Filters):
     """Transposed convolution, which enlarges its input. The parametric function is `deconvolution`.
 
     Args:
         in_channels: Channels of the input.
         out_channels: Channels of the output.
-        kernel_size: Size of the filters, one number for each axis; one number is enough
-            for `ConvTranspose2d` and its like.
+        kernel_size: Size of the filters, one number for each axis; one number is enough if the class says how many
+            axes there are, as `ConvTranspose2d`.
         stride: Distance of neighbouring inputs in the output, for all axes or each.
         padding: Number of elements to cut off at both ends of the output, for all axes or each.
         output_padding: Number of elements to add to the output at its end, for all axes or each.
@@ -313,81 +226,3 @@ class ConvTranspose(_Filters):
             self.groups,
             output_padding=self.output_padding if any(self.output_padding) else None,
         )
-
-
-class ConvTranspose1d(ConvTranspose):
-    """Transposed convolution over 1 spatial axis: inputs of shape (n, channels, length).
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Size of the filters.
-        stride: Distance of neighbouring inputs in the output, for all axes or each.
-        padding: Number of elements to cut off at both ends of the output, for all axes or each.
-        output_padding: Number of elements to add to the output at its end, for all axes or each.
-        dilation: Distance of neighbouring taps, for all axes or each.
-        groups: Number of groups of channels that are treated apart.
-        bias: True to add a bias.
-        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias; by default zeros.
-        rng: Generator for the default of `w_init`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.ConvTranspose1d(3, 4, 3)(nn.Variable((1, 3, 8))).shape
-        (1, 4, 10)
-    """
-
-    N_AXES = 1
-
-
-class ConvTranspose2d(ConvTranspose):
-    """Transposed convolution over 2 spatial axes: inputs of shape (n, channels, height, width).
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Size of the filters, one number or one for each axis.
-        stride: Distance of neighbouring inputs in the output, for all axes or each.
-        padding: Number of elements to cut off at both ends of the output, for all axes or each.
-        output_padding: Number of elements to add to the output at its end, for all axes or each.
-        dilation: Distance of neighbouring taps, for all axes or each.
-        groups: Number of groups of channels that are treated apart.
-        bias: True to add a bias.
-        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias; by default zeros.
-        rng: Generator for the default of `w_init`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.ConvTranspose2d(3, 4, 3)(nn.Variable((1, 3, 8, 8))).shape
-        (1, 4, 10, 10)
-    """
-
-    N_AXES = 2
-
-
-class ConvTranspose3d(ConvTranspose):
-    """Transposed convolution over 3 spatial axes: inputs of shape (n, channels, depth, height, width).
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        kernel_size: Size of the filters, one number or one for each axis.
-        stride: Distance of neighbouring inputs in the output, for all axes or each.
-        padding: Number of elements to cut off at both ends of the output, for all axes or each.
-        output_padding: Number of elements to add to the output at its end, for all axes or each.
-        dilation: Distance of neighbouring taps, for all axes or each.
-        groups: Number of groups of channels that are treated apart.
-        bias: True to add a bias.
-        w_init: Initial filters; by default uniform, `calc_uniform_lim_glorot`.
-        b_init: Initial bias; by default zeros.
-        rng: Generator for the default of `w_init`.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.ConvTranspose3d(3, 4, 3)(nn.Variable((1, 3, 8, 8, 8))).shape
-        (1, 4, 10, 10, 10)
-    """
-
-    N_AXES = 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from .. import functions as F
 from .._core import ShapeError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .._core import Variable
 
-__all__ = ["BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "LayerNorm"]
+__all__ = ["BatchNorm", "BatchNormOfAxes", "GroupNorm", "LayerNorm"]
 
 
 class _ShiftAndScale(Module):
@@ -117,61 +117,13 @@ class BatchNorm(_ShiftAndScale):
         return y if inner is x else F.reshape(y, x.shape)
 
 
-class BatchNorm1d(BatchNorm):
-    """Batch normalization of inputs of shape (n, channels) or (n, channels, length).
+class BatchNormOfAxes(BatchNorm):
+    """The base of batch normalizations of inputs with up to `N_AXES` spatial axes."""
 
-    Args:
-        num_features: Number of channels.
-        eps: Small number that keeps the root away from 0.
-        decay_rate: Share of the running statistics that a step keeps; PyTorch's `momentum` is 1 - `decay_rate`.
-        affine: True to have a scale and a shift.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.BatchNorm1d(3)(nn.Variable((2, 3, 4))).shape
-        (2, 3, 4)
-    """
+    N_AXES: ClassVar[int]
 
     def __init__(self, num_features: int, eps: float = 1e-5, decay_rate: float = 0.9, affine: bool = True) -> None:
-        super().__init__(num_features, eps, decay_rate, affine, ndim=3)
-
-
-class BatchNorm2d(BatchNorm):
-    """Batch normalization of inputs of shape (n, channels, height, width).
-
-    Args:
-        num_features: Number of channels.
-        eps: Small number that keeps the root away from 0.
-        decay_rate: Share of the running statistics that a step keeps; PyTorch's `momentum` is 1 - `decay_rate`.
-        affine: True to have a scale and a shift.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.BatchNorm2d(3)(nn.Variable((2, 3, 4, 4))).shape
-        (2, 3, 4, 4)
-    """
-
-    def __init__(self, num_features: int, eps: float = 1e-5, decay_rate: float = 0.9, affine: bool = True) -> None:
-        super().__init__(num_features, eps, decay_rate, affine, ndim=4)
-
-
-class BatchNorm3d(BatchNorm):
-    """Batch normalization of inputs of shape (n, channels, depth, height, width).
-
-    Args:
-        num_features: Number of channels.
-        eps: Small number that keeps the root away from 0.
-        decay_rate: Share of the running statistics that a step keeps; PyTorch's `momentum` is 1 - `decay_rate`.
-        affine: True to have a scale and a shift.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.BatchNorm3d(3)(nn.Variable((2, 3, 4, 4, 4))).shape
-        (2, 3, 4, 4, 4)
-    """
-
-    def __init__(self, num_features: int, eps: float = 1e-5, decay_rate: float = 0.9, affine: bool = True) -> None:
-        super().__init__(num_features, eps, decay_rate, affine, ndim=5)
+        super().__init__(num_features, eps, decay_rate, affine, ndim=2 + self.N_AXES)
 
 
 class LayerNorm(_ShiftAndScale):

@@ -15,18 +15,7 @@ if TYPE_CHECKING:
 
     from .._core import Variable
 
-__all__ = [
-    "AvgPool1d",
-    "AvgPool2d",
-    "AvgPool3d",
-    "Dropout",
-    "Flatten",
-    "GlobalAvgPool",
-    "Identity",
-    "MaxPool1d",
-    "MaxPool2d",
-    "MaxPool3d",
-]
+__all__ = ["Dropout", "Flatten", "GlobalAvgPool", "Identity", "Pool"]
 
 
 class Dropout(Module):
@@ -138,8 +127,14 @@ class GlobalAvgPool(Module):
         return F.mean(x, axis=tuple(range(2, x.ndim)))
 
 
-class _Pool(Module):
-    """Arguments that pooling layers have in common."""
+class Pool(Module):
+    """The base of pooling layers: a function of windows of `N_AXES` spatial axes.
+
+    Args:
+        kernel_size: Size of the windows, for all axes or each.
+        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
+        padding: Number of elements to add at both ends, for all axes or each.
+    """
 
     N_AXES: ClassVar[int]
     FUNCTION: ClassVar[Callable[..., Any]]
@@ -176,111 +171,3 @@ class _Pool(Module):
             raise ShapeError(f"{type(self).__name__}: expected {expected}, got shape {x.shape}")
         y: Variable = self.FUNCTION(x, self.kernel_size, self.stride, pad=self.padding)
         return y
-
-
-class MaxPool1d(_Pool):
-    """Maximum over windows of 1 spatial axis. The function is `max_pooling`.
-
-    Args:
-        kernel_size: Size of the windows.
-        stride: Distance of neighbouring windows; by default `kernel_size`.
-        padding: Number of elements to add at both ends.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.MaxPool1d(2)(nn.Variable((1, 3, 8))).shape
-        (1, 3, 4)
-    """
-
-    N_AXES = 1
-    FUNCTION = staticmethod(F.max_pooling)
-
-
-class MaxPool2d(_Pool):
-    """Maximum over windows of 2 spatial axes. The function is `max_pooling`.
-
-    Args:
-        kernel_size: Size of the windows, for all axes or each.
-        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
-        padding: Number of elements to add at both ends, for all axes or each.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.MaxPool2d(2)(nn.Variable((1, 3, 8, 8))).shape
-        (1, 3, 4, 4)
-    """
-
-    N_AXES = 2
-    FUNCTION = staticmethod(F.max_pooling)
-
-
-class MaxPool3d(_Pool):
-    """Maximum over windows of 3 spatial axes. The function is `max_pooling`.
-
-    Args:
-        kernel_size: Size of the windows, for all axes or each.
-        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
-        padding: Number of elements to add at both ends, for all axes or each.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.MaxPool3d(2)(nn.Variable((1, 3, 8, 8, 8))).shape
-        (1, 3, 4, 4, 4)
-    """
-
-    N_AXES = 3
-    FUNCTION = staticmethod(F.max_pooling)
-
-
-class AvgPool1d(_Pool):
-    """Average over windows of 1 spatial axis. The function is `average_pooling`.
-
-    Args:
-        kernel_size: Size of the windows.
-        stride: Distance of neighbouring windows; by default `kernel_size`.
-        padding: Number of elements to add at both ends.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.AvgPool1d(2)(nn.Variable((1, 3, 8))).shape
-        (1, 3, 4)
-    """
-
-    N_AXES = 1
-    FUNCTION = staticmethod(F.average_pooling)
-
-
-class AvgPool2d(_Pool):
-    """Average over windows of 2 spatial axes. The function is `average_pooling`.
-
-    Args:
-        kernel_size: Size of the windows, for all axes or each.
-        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
-        padding: Number of elements to add at both ends, for all axes or each.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.AvgPool2d(2)(nn.Variable((1, 3, 8, 8))).shape
-        (1, 3, 4, 4)
-    """
-
-    N_AXES = 2
-    FUNCTION = staticmethod(F.average_pooling)
-
-
-class AvgPool3d(_Pool):
-    """Average over windows of 3 spatial axes. The function is `average_pooling`.
-
-    Args:
-        kernel_size: Size of the windows, for all axes or each.
-        stride: Distance of neighbouring windows, for all axes or each; by default `kernel_size`.
-        padding: Number of elements to add at both ends, for all axes or each.
-
-    Examples:
-        >>> import kinnor as nn, kinnor.layers as L
-        >>> L.AvgPool3d(2)(nn.Variable((1, 3, 8, 8, 8))).shape
-        (1, 3, 4, 4, 4)
-    """
-
-    N_AXES = 3
-    FUNCTION = staticmethod(F.average_pooling)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
-from .arguments import bias, check_input, index_of_axis, multiple, sizes, taps, weight
+from .arguments import bias, multiple, sizes, taps, weight
 from .decorator import parametric_function_api
+from .weights import Filters, channels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,14 +83,9 @@ def convolution(
         >>> y.shape
         (8, 4, 16, 16)
     """
-    op = "convolution"
-    inmaps = _channels(op, inp, base_axis, channel_last)
-    size = taps(op, inp, base_axis, kernel)
-    (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
-    per_group = multiple(op, "the channels of the input", inmaps, group)
-    shape = (outmaps, *size, per_group) if channel_last else (outmaps, per_group, *size)
-    w = weight(shape, w_init, (inmaps, outmaps, size), rng, fix_parameters, apply_w)
-    b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
+    filters = Filters("convolution", inp, outmaps, kernel, base_axis, group, channel_last)
+    w = weight(filters.shape, w_init, filters.fans, rng, fix_parameters, apply_w)
+    b = bias(filters.maps, b_init, with_bias, fix_parameters, apply_b)
     return F.convolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last)
 
 
@@ -142,7 +138,7 @@ def depthwise_convolution(
         (8, 3, 16, 16)
     """
     op = "depthwise_convolution"
-    inmaps = _channels(op, inp, base_axis)
+    inmaps = channels(op, inp, base_axis)
     size = taps(op, inp, base_axis, kernel)
     (multiplier,) = sizes(op, "multiplier", multiplier, single=True)
     outmaps = inmaps * multiplier
@@ -209,14 +205,9 @@ def deconvolution(
         >>> PF.deconvolution(x, 3, (2, 2), stride=(2, 2), name="demo-deconvolution").shape
         (8, 3, 32, 32)
     """
-    op = "deconvolution"
-    inmaps = _channels(op, inp, base_axis, channel_last)
-    size = taps(op, inp, base_axis, kernel)
-    (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
-    per_group = multiple(op, "`outmaps`", outmaps, group)
-    shape = (inmaps, *size, per_group) if channel_last else (inmaps, per_group, *size)
-    w = weight(shape, w_init, (outmaps, inmaps, size), rng, fix_parameters, apply_w)
-    b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
+    filters = Filters("deconvolution", inp, outmaps, kernel, base_axis, group, channel_last, True)
+    w = weight(filters.shape, w_init, filters.fans, rng, fix_parameters, apply_w)
+    b = bias(filters.maps, b_init, with_bias, fix_parameters, apply_b)
     return F.deconvolution(inp, w, b, base_axis, pad, stride, dilation, group, channel_last, output_padding)
 
 
@@ -266,7 +257,7 @@ def depthwise_deconvolution(
         (8, 3, 32, 32)
     """
     op = "depthwise_deconvolution"
-    inmaps = _channels(op, inp, base_axis)
+    inmaps = channels(op, inp, base_axis)
     size = taps(op, inp, base_axis, kernel)
     outmaps = multiple(op, "the channels of the input", inmaps, divisor, "divisor")
     w = weight((inmaps, *size), w_init, (inmaps, inmaps, size), rng, fix_parameters)
@@ -339,19 +330,8 @@ def deformable_convolution(
         >>> PF.deformable_convolution(x, 4, (3, 3), offset, name="demo-deformable-convolution").shape
         (8, 4, 14, 14)
     """
-    op = "deformable_convolution"
-    inmaps = _channels(op, inp, base_axis, channel_last)
-    size = taps(op, inp, base_axis, kernel)
-    (outmaps,) = sizes(op, "outmaps", outmaps, single=True)
-    per_group = multiple(op, "the channels of the input", inmaps, group)
-    shape = (outmaps, *size, per_group) if channel_last else (outmaps, per_group, *size)
-    w = weight(shape, w_init, (inmaps, outmaps, size), rng, fix_parameters, apply_w)
-    b = bias((outmaps,), b_init, with_bias, fix_parameters, apply_b)
+    filters = Filters("deformable_convolution", inp, outmaps, kernel, base_axis, group, channel_last)
+    w = weight(filters.shape, w_init, filters.fans, rng, fix_parameters, apply_w)
+    b = bias(filters.maps, b_init, with_bias, fix_parameters, apply_b)
     place = (base_axis, pad, stride, dilation, group, deformable_group, channel_last)
     return F.deformable_convolution(inp, w, offset, mask, b, *place)
-
-
-def _channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:
-    """The number of channels of a checked input."""
-    check_input(op, inp)
-    return inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]

@@ -9,7 +9,7 @@ from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
 from .arguments import check_input, index_of_axis
 from .decorator import parametric_function_api
-from .normalizations import statistics
+from .normalizations import STATISTICS, statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,15 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["fused_batch_normalization", "mean_subtraction", "sync_batch_normalization"]
 
-_BN = [
-    ("beta", "Shift; not with no_bias", "of the input on `axes`, 1 elsewhere", True),
-    ("gamma", "Scale; not with no_scale", "of the input on `axes`, 1 elsewhere", True),
-    ("mean", "Running mean", "of the input on `axes`, 1 elsewhere", False),
-    ("var", "Running variance", "of the input on `axes`, 1 elsewhere", False),
-]
 
-
-@parametric_function_api("bn", _BN)
+@parametric_function_api("bn", STATISTICS)
 def fused_batch_normalization(
     inp: Variable,
     z: Variable | None = None,
@@ -75,7 +68,7 @@ def fused_batch_normalization(
     return F.fused_batch_normalization(inp, *own, z, axes, decay_rate, eps, batch_stat, nonlinearity, output_stat)
 
 
-@parametric_function_api("bn", _BN)
+@parametric_function_api("bn", STATISTICS)
 def sync_batch_normalization(
     inp: Variable,
     comm: Any,

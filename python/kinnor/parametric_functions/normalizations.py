@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from .._core import Variable
     from ..initializer import Initializer
+    from .decorator import ParameterDescription
 
 __all__ = ["batch_normalization", "group_normalization", "instance_normalization", "layer_normalization"]
 
@@ -27,15 +28,18 @@ Normalized: TypeAlias = Any
 _DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}
 
 
-@parametric_function_api(
-    "bn",
-    [
-        ("beta", "Shift; not with no_bias", "of the input on `axes`, 1 elsewhere", True),
-        ("gamma", "Scale; not with no_scale", "of the input on `axes`, 1 elsewhere", True),
-        ("mean", "Running mean", "of the input on `axes`, 1 elsewhere", False),
-        ("var", "Running variance", "of the input on `axes`, 1 elsewhere", False),
-    ],
-)
+def described(shape: str, *, has_statistics: bool = False) -> list[ParameterDescription]:
+    """Descriptions of the parameters of a normalization, which have this shape."""
+    own = [("beta", "Shift; not with no_bias", shape, True), ("gamma", "Scale; not with no_scale", shape, True)]
+    running = [("mean", "Running mean", shape, False), ("var", "Running variance", shape, False)]
+    return [*own, *running] if has_statistics else own
+
+
+STATISTICS = described("of the input on `axes`, 1 elsewhere", has_statistics=True)
+"""Descriptions of the parameters of a batch normalization."""
+
+
+@parametric_function_api("bn", STATISTICS)
 def batch_normalization(
     inp: Variable,
     axes: Sequence[int] = (1,),
@@ -87,13 +91,7 @@ def batch_normalization(
     return F.batch_normalization(inp, *own, axes, decay_rate, eps, batch_stat, output_stat)
 
 
-@parametric_function_api(
-    "layer_normalization",
-    [
-        ("beta", "Shift; not with no_bias", "of the input, 1 on `batch_axis`", True),
-        ("gamma", "Scale; not with no_scale", "of the input, 1 on `batch_axis`", True),
-    ],
-)
+@parametric_function_api("layer_normalization", described("of the input, 1 on `batch_axis`"))
 def layer_normalization(
     inp: Variable,
     batch_axis: int | Sequence[int] = 0,
@@ -138,13 +136,7 @@ def layer_normalization(
     return F.layer_normalization(inp, beta, gamma, batch_axis, eps, output_stat)
 
 
-@parametric_function_api(
-    "instance_normalization",
-    [
-        ("beta", "Shift; not with no_bias", "of the input on `channel_axis`, 1 elsewhere", True),
-        ("gamma", "Scale; not with no_scale", "of the input on `channel_axis`, 1 elsewhere", True),
-    ],
-)
+@parametric_function_api("instance_normalization", described("of the input on `channel_axis`, 1 elsewhere"))
 def instance_normalization(
     inp: Variable,
     channel_axis: int = 1,
@@ -189,13 +181,7 @@ def instance_normalization(
     return F.instance_normalization(inp, beta, gamma, channel_axis, batch_axis, eps, output_stat)
 
 
-@parametric_function_api(
-    "group_normalization",
-    [
-        ("beta", "Shift; not with no_bias", "of the input on `channel_axis`, 1 elsewhere", True),
-        ("gamma", "Scale; not with no_scale", "of the input on `channel_axis`, 1 elsewhere", True),
-    ],
-)
+@parametric_function_api("group_normalization", described("of the input on `channel_axis`, 1 elsewhere"))
 def group_normalization(
     inp: Variable,
     num_groups: int,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..initializer import Initializer
 
-__all__ = ["Filters", "Matrix", "Weights", "constant", "kept"]
+__all__ = ["Filters", "Matrix", "Weights", "channels", "constant", "kept"]
 
 
 class Weights:
@@ -58,7 +58,10 @@ class Matrix(Weights):
 
 
 class Filters(Weights):
-    """The weight of a convolution, shape (outmaps, inmaps / group, *kernel), or with channels last."""
+    """The weight of a convolution, shape (outmaps, inmaps / group, *kernel), or with channels last.
+
+    If transposed, it is the weight of a transposed convolution: inmaps and outmaps change places.
+    """
 
     def __init__(
         self,
@@ -69,14 +72,23 @@ class Filters(Weights):
         base_axis: int,
         group: int = 1,
         channel_last: bool = False,
+        is_transposed: bool = False,
     ) -> None:
-        check_input(op, inp)
-        inmaps = inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]
+        inmaps = channels(op, inp, base_axis, channel_last)
         size = taps(op, inp, base_axis, kernel)
-        self.maps = sizes(op, "outmaps", outmaps, single=True)[:1]
-        per_group = multiple(op, "the channels of the input", inmaps, group)
-        self.shape = (*self.maps, *size, per_group) if channel_last else (*self.maps, per_group, *size)
-        self.fans = inmaps, self.maps[0], size
+        (outmaps,) = self.maps = sizes(op, "outmaps", outmaps, single=True)
+        first, grouped, of = outmaps, inmaps, "the channels of the input"
+        if is_transposed:
+            first, grouped, of = inmaps, outmaps, "`outmaps`"
+        per_group = multiple(op, of, grouped, group)
+        self.shape = (first, *size, per_group) if channel_last else (first, per_group, *size)
+        self.fans = grouped, first, size
+
+
+def channels(op: str, inp: Variable, base_axis: int, channel_last: bool = False) -> int:
+    """The number of channels of a checked input."""
+    check_input(op, inp)
+    return inp.shape[-1 if channel_last else index_of_axis(op, inp, base_axis)]
 
 
 def constant(name: str, shape: Sequence[int], value: float = 0) -> Variable:

@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from ... import _check
 from ..._core import ArgumentError, CallError, Variable, __version__
 from ...parameter import get_parameters
-from ...profiling.alone import times_alone
 from .. import cpu
+from .times_alone import times_alone
 
 if TYPE_CHECKING:
     from collections.abc import Callable

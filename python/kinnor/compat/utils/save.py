@@ -15,7 +15,7 @@ from ... import parameter as parameters
 from ...files import network_file, parameter_protobuf, schema
 from ...logger import logger
 from ...nnp import NetworkError, ProtoExecutor, ProtoGraph
-from ...nnp import solvers as solver_messages
+from . import solver_messages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

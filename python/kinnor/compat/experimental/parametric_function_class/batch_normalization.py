@@ -78,7 +78,18 @@ _DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}
 
 
 class _BatchNormOfAxes(BatchNormalization):
-    """A batch normalization of inputs with `N_DIMS` axes."""
+    """A batch normalization of inputs with `N_DIMS` axes.
+
+    Args:
+        n_features: Number of channels.
+        axes: The axis of the channels, as a list of one.
+        decay_rate: Decay rate of the running statistics.
+        eps: Small number added to the variance.
+        batch_stat: Without effect: the argument `test` of a call decides.
+        output_stat: Whether to return mean and variance of the batch, too.
+        fix_parameters: Whether shift and scale need no gradient.
+        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
+    """
 
     N_DIMS: ClassVar[int]
 
@@ -99,51 +110,18 @@ class _BatchNormOfAxes(BatchNormalization):
 
 
 class BatchNorm1d(_BatchNormOfAxes):
-    """Batch normalization of inputs of 1 spatial axis: shape (n, channels, length).
-
-    Args:
-        n_features: Number of channels.
-        axes: The axis of the channels, as a list of one.
-        decay_rate: Decay rate of the running statistics.
-        eps: Small number added to the variance.
-        batch_stat: Without effect: the argument `test` of a call decides.
-        output_stat: Whether to return mean and variance of the batch, too.
-        fix_parameters: Whether shift and scale need no gradient.
-        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
-    """
+    """Batch normalization of inputs of 1 spatial axis: shape (n, channels, length)."""
 
     N_DIMS = 3
 
 
 class BatchNorm2d(_BatchNormOfAxes):
-    """Batch normalization of inputs of 2 spatial axes: shape (n, channels, height, width).
-
-    Args:
-        n_features: Number of channels.
-        axes: The axis of the channels, as a list of one.
-        decay_rate: Decay rate of the running statistics.
-        eps: Small number added to the variance.
-        batch_stat: Without effect: the argument `test` of a call decides.
-        output_stat: Whether to return mean and variance of the batch, too.
-        fix_parameters: Whether shift and scale need no gradient.
-        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
-    """
+    """Batch normalization of inputs of 2 spatial axes: shape (n, channels, height, width)."""
 
     N_DIMS = 4
 
 
 class BatchNorm3d(_BatchNormOfAxes):
-    """Batch normalization of inputs of 3 spatial axes: shape (n, channels, depth, height, width).
-
-    Args:
-        n_features: Number of channels.
-        axes: The axis of the channels, as a list of one.
-        decay_rate: Decay rate of the running statistics.
-        eps: Small number added to the variance.
-        batch_stat: Without effect: the argument `test` of a call decides.
-        output_stat: Whether to return mean and variance of the batch, too.
-        fix_parameters: Whether shift and scale need no gradient.
-        param_init: Initial values for `beta`, `gamma`, `mean`, `var`; by default 0, 1, 0, 1.
-    """
+    """Batch normalization of inputs of 3 spatial axes: shape (n, channels, depth, height, width)."""
 
     N_DIMS = 5

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ...._core import Variable
 
-__all__ = ["ImageNetBase", "Stages"]
+__all__ = ["ImageNetBase", "OneVersion", "Stages"]
 
 
 class ImageNetBase(Model):
@@ -156,3 +156,17 @@ class ImageNetBase(Model):
         from ...utils.nnp_graph import NnpLoader
 
         self.nnp = NnpLoader(str(self._expected(rel_name)))
+
+
+class OneVersion(ImageNetBase):
+    """The first base of a network in one version, as ResNet18. The second base takes the version as an argument.
+
+    Args:
+        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
+    """
+
+    VERSION: ClassVar[Any]
+    """The version: a depth, a width or a name."""
+
+    def __init__(self, weights: str | Path | None = "file") -> None:
+        super().__init__(self.VERSION, weights)  # type: ignore[call-arg]

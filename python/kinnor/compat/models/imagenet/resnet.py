@@ -8,7 +8,7 @@ from .... import functions as F
 from .... import parametric_functions as PF
 from ...._core import RangeError
 from ....parameter import parameter_scope
-from .base import ImageNetBase
+from .base import ImageNetBase, OneVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -120,59 +120,34 @@ class ResNet(Residual):
         super().__init__(weights)
 
 
-class ResNet18(ResNet):
-    """ResNet of 18 layers.
+class ResNet18(OneVersion, ResNet):
+    """ResNet of 18 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(18, weights)
+    VERSION = 18
 
 
-class ResNet34(ResNet):
-    """ResNet of 34 layers.
+class ResNet34(OneVersion, ResNet):
+    """ResNet of 34 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(34, weights)
+    VERSION = 34
 
 
-class ResNet50(ResNet):
-    """ResNet of 50 layers.
+class ResNet50(OneVersion, ResNet):
+    """ResNet of 50 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(50, weights)
+    VERSION = 50
 
 
-class ResNet101(ResNet):
-    """ResNet of 101 layers.
+class ResNet101(OneVersion, ResNet):
+    """ResNet of 101 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(101, weights)
+    VERSION = 101
 
 
-class ResNet152(ResNet):
-    """ResNet of 152 layers.
+class ResNet152(OneVersion, ResNet):
+    """ResNet of 152 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(152, weights)
+    VERSION = 152
 
 
 def normalized(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ...._core import RangeError
+from .base import OneVersion
 from .resnet import Residual
 
 if TYPE_CHECKING:
@@ -44,23 +45,13 @@ class ResNeXt(Residual):
         super().__init__(weights)
 
 
-class ResNeXt50(ResNeXt):
-    """ResNeXt of 50 layers.
+class ResNeXt50(OneVersion, ResNeXt):
+    """ResNeXt of 50 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(50, weights)
+    VERSION = 50
 
 
-class ResNeXt101(ResNeXt):
-    """ResNeXt of 101 layers.
+class ResNeXt101(OneVersion, ResNeXt):
+    """ResNeXt of 101 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(101, weights)
+    VERSION = 101

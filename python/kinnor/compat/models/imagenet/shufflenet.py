@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from ...._core import RangeError
-from .base import ImageNetBase
+from .base import ImageNetBase, OneVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,34 +56,19 @@ class ShuffleNet(ImageNetBase):
         super().__init__(weights)
 
 
-class ShuffleNet10(ShuffleNet):
-    """ShuffleNet with the width of the paper.
+class ShuffleNet10(OneVersion, ShuffleNet):
+    """ShuffleNet with the width of the paper."""
 
-    Args:
-        weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(10, weights)
+    VERSION = 10
 
 
-class ShuffleNet05(ShuffleNet):
-    """ShuffleNet with half the width of the paper.
+class ShuffleNet05(OneVersion, ShuffleNet):
+    """ShuffleNet with half the width of the paper."""
 
-    Args:
-        weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(5, weights)
+    VERSION = 5
 
 
-class ShuffleNet20(ShuffleNet):
-    """ShuffleNet with twice the width of the paper.
+class ShuffleNet20(OneVersion, ShuffleNet):
+    """ShuffleNet with twice the width of the paper."""
 
-    Args:
-        weights: `"file"` for NNabla's file, or the path of another NNP file. There is no builder for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(20, weights)
+    VERSION = 20

@@ -8,7 +8,7 @@ from .... import functions as F
 from .... import parametric_functions as PF
 from ...._core import RangeError
 from ....parameter import parameter_scope
-from .base import ImageNetBase
+from .base import ImageNetBase, OneVersion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,23 +76,13 @@ class SqueezeNet(ImageNetBase):
         stages.note("classifier", F.reshape(h, h.shape[:2]))
 
 
-class SqueezeNetV10(SqueezeNet):
-    """SqueezeNet v1.0.
+class SqueezeNetV10(OneVersion, SqueezeNet):
+    """SqueezeNet v1.0."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__("v1.0", weights)
+    VERSION = "v1.0"
 
 
-class SqueezeNetV11(SqueezeNet):
-    """SqueezeNet v1.1.
+class SqueezeNetV11(OneVersion, SqueezeNet):
+    """SqueezeNet v1.1."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__("v1.1", weights)
+    VERSION = "v1.1"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from .... import functions as F
 from .... import parametric_functions as PF
 from ...._core import RangeError
-from .base import ImageNetBase
+from .base import ImageNetBase, OneVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,34 +80,19 @@ class VGG(ImageNetBase):
         stages.note("classifier", PF.affine(h, 1000, name="fc3", fix_parameters=not training))
 
 
-class VGG11(VGG):
-    """VGG of 11 layers.
+class VGG11(OneVersion, VGG):
+    """VGG of 11 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(11, weights)
+    VERSION = 11
 
 
-class VGG13(VGG):
-    """VGG of 13 layers.
+class VGG13(OneVersion, VGG):
+    """VGG of 13 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(13, weights)
+    VERSION = 13
 
 
-class VGG16(VGG):
-    """VGG of 16 layers.
+class VGG16(OneVersion, VGG):
+    """VGG of 16 layers."""
 
-    Args:
-        weights: `"file"` for NNabla's file, the path of another NNP file, or None for random weights.
-    """
-
-    def __init__(self, weights: str | Path | None = "file") -> None:
-        super().__init__(16, weights)
+    VERSION = 16

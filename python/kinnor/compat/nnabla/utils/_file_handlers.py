@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from kinnor import ArgumentError, Variable
 from kinnor import parameter as parameters
+from kinnor.compat.utils import solver_messages
 from kinnor.files import network_file, parameter_file, parameter_protobuf, schema, solver_file
 from kinnor.logger import logger
-from kinnor.nnp import NetworkError, entries, solvers
+from kinnor.nnp import NetworkError, entries
 from kinnor.solvers import SolverState
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def _keep_states(ctx: Any, content: Content) -> None:
 def _give_states(ctx: Any, content: Content) -> None:
     """Pass solver states to the solvers of the context."""
     for optimizer in getattr(ctx, "optimizers", {}).values():
-        solvers.load_states(optimizer.name, optimizer.solver, content.states)
+        solver_messages.load_states(optimizer.name, optimizer.solver, content.states)
 
 
 def load_solve_state_from_h5(nnp: zipfile.ZipFile | None, filename: PathOrFile) -> OrderedDict[str, SolverState]:
@@ -320,5 +321,5 @@ def _save_archive(parameter_format: str, state_format: str | None, ctx: Any, fil
     states = []
     if state_format is not None:
         given = [o.optimizer if hasattr(o, "optimizer") else o for o in ctx.optimizers.values()]
-        states = [solvers.state_file(o.name, o.solver, state_format) for o in given]
+        states = [solver_messages.state_file(o.name, o.solver, state_format) for o in given]
     network_file.write_archive(filename, ctx.proto, entries(held.items()), parameter_format, states)

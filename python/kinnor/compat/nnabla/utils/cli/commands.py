@@ -58,4 +58,4 @@ def run(name: str, args: Any) -> bool:
 
 def _arguments(name: str, parser: argparse.ArgumentParser) -> Any:
     """Add the arguments of a command to a parser. Returns the function that runs the command."""
-    return import_module(f"kinnor.cli.{COMMANDS[name][0]}").add(name, parser)
+    return import_module(f"kinnor.{COMMANDS[name][0]}").add(name, parser)

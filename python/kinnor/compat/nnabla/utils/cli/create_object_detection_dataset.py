@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kinnor.cli import detection
+from kinnor.compat.cli import detection
 
 from .commands import add, run
 

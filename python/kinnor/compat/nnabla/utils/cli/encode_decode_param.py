@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kinnor import Variable
-from kinnor.cli.text import read, write
+from kinnor.compat.cli.text import read, write
 from kinnor.parameter import set_parameter
 
 from .commands import add, run

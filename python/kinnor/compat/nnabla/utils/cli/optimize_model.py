@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kinnor import UnsupportedError
-from kinnor.cli.optimize import optimize
+from kinnor.compat.cli.optimize import optimize
 
 from .commands import add, run
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from kinnor import ArgumentError, ShapeError
 from kinnor import parameter as parameters
+from kinnor.compat.utils import solver_messages
 from kinnor.files import network_file, schema
 from kinnor.files.atomic import replacing
 from kinnor.logger import logger
-from kinnor.nnp import solvers
 
 if TYPE_CHECKING:
     from kinnor import Context, Variable
-    from kinnor.nnp.project_load import Info
+    from kinnor.compat.utils.load import Info
 
 __all__ = [
     "compute_full_path",
@@ -153,7 +153,7 @@ def save_optimizer_states(filebase: str, ext: str, train_config: Any) -> list[st
     if ext not in (".h5", ".protobuf"):
         raise ArgumentError(f"save_optimizer_states: expected `ext` to be .h5 or .protobuf, got {ext!r}")
     found = [held.optimizer for held in train_config.optimizers.values()]
-    members = [solvers.state_file(optimizer.name, optimizer.solver, ext) for optimizer in found]
+    members = [solver_messages.state_file(optimizer.name, optimizer.solver, ext) for optimizer in found]
     if ext == ".protobuf":
         whole = schema.arrays().NNablaProtoBuf()
         for _, content in members:
@@ -180,5 +180,5 @@ def load_train_state(filename: str, info: Info) -> None:
     content = network_file.read(filename)
     parameters.put(content.entries, "load_train_state")
     for optimizer in info.optimizers.values():
-        solvers.load_states(optimizer.name, optimizer.solver, content.states)
+        solver_messages.load_states(optimizer.name, optimizer.solver, content.states)
     logger.info(f"Load training resume states: {filename}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kinnor.compat.utils.load import matching
 from kinnor.files import schema
 from kinnor.nnp import ProtoGraph
-from kinnor.nnp.project_load import matching
 
 __all__ = ["NnpExpander"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kinnor.rewrite.affine import with_affine_layers
+from kinnor.compat.utils.affine import with_affine_layers
 
 if TYPE_CHECKING:
     from kinnor.nnp import ProtoGraph, ProtoNetwork

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import functions as F
 from .. import parametric_functions as PF
 from .._core import ShapeError
-from .module import Module
+from ..core import Module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

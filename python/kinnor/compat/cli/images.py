@@ -1,4 +1,4 @@
-"""`kinnor create_image_classification_dataset` and `kinnor digits`: make data sets of images."""
+"""`kinnor create_image_classification_dataset`: makes data sets of images."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..data.data_source import DataError
-from ..files.atomic import replacing
-from ..files.images import ImageError, read_image, resized, write_image
-from ..files.progress import Progress
-from .written import wrote
+from ...cli.written import wrote
+from ...data.data_source import DataError
+from ...files.atomic import replacing
+from ...files.images import ImageError, read_image, resized, write_image
+from ...files.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["EXTENSIONS", "Frame", "add", "add_shaping", "create", "fitted", "frame", "write_digits", "write_rows"]
+__all__ = ["EXTENSIONS", "Frame", "add", "add_shaping", "create", "fitted", "frame", "write_rows"]
 
 EXTENSIONS = (".bmp", ".jpg", ".jpeg", ".png", ".gif", ".tif", ".tiff")
 """Lower-case extensions of files that count as images."""
@@ -30,15 +30,12 @@ GREY = (0.299, 0.587, 0.114)
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
-    """Add the arguments of a command.
+    """Add the arguments of the command.
 
     Args:
-        name: `create_image_classification_dataset` or `digits`.
+        name: Its name.
         parser: The parser of the command.
     """
-    if name == "digits":
-        parser.add_argument("-o", "--outdir", required=True, help="folder for images, which is made")
-        return lambda args: wrote(args.outdir, f"{write_digits(args.outdir)} images")
     parser.add_argument("-i", "--sourcedir", required=True, help="folder with a folder of images for each class")
     add_shaping(parser)
     return lambda args: create(
@@ -203,29 +200,3 @@ def fitted(pixels: NDArray[Any], shape: tuple[int, int, int], mode: str) -> NDAr
     if pixels.ndim == 3 and colours == 1:
         return np.asarray(pixels @ np.array(GREY), np.uint8)
     return pixels
-
-
-def write_digits(outdir: str) -> int:
-    """Write the digits data set as images in the class folders `0` to `9`.
-
-    Args:
-        outdir: Path of the folder to create.
-
-    Returns:
-        Number of images.
-
-    Raises:
-        OSError: If a file cannot be written.
-    """
-    from ..datasets import digits
-
-    images, labels = digits()
-    pixels = np.asarray(images).reshape(len(images), *np.shape(images)[-2:])
-    top = float(pixels.max())
-    with Progress(len(pixels), "digits") as bar:
-        for number, (image, label) in enumerate(zip(pixels, np.ravel(labels), strict=True)):
-            folder = Path(outdir, str(int(label)))
-            folder.mkdir(parents=True, exist_ok=True)
-            write_image(folder / f"{number:04d}.png", np.asarray(image * (255 / top), np.uint8))
-            bar.to(number + 1)
-    return len(pixels)

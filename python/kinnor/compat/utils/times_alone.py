@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .. import _core
-from .block import timed
+from ... import _core
+from ...profiling.block import timed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .._core import Function
+    from ..._core import Function
 
 __all__ = ["times_alone"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import functions
-from ..files.atomic import replacing
-from ..nnp import NetworkError, ProtoGraph, messages
-from .accepted import refused, without_effect
-from .formats import read
-from .written import wrote
+from ... import functions
+from ...cli.accepted import refused, without_effect
+from ...cli.formats import read
+from ...cli.written import wrote
+from ...files.atomic import replacing
+from ...nnp import NetworkError, ProtoGraph, messages
 
 if TYPE_CHECKING:
     import argparse
@@ -60,7 +60,7 @@ def listed(files: list[str], exclude: list[str], query: str | None = None, all_s
     if all_support is not None:
         if all_support.upper() != "ONNX":
             raise NetworkError(f"expected the set ONNX, got {all_support!r}")
-        from ..onnx.write.exports import EXPORTS
+        from ...onnx.write.exports import EXPORTS
 
         exclude = [*exclude, *(kind for kind in known if kind not in EXPORTS)]
     if query is not None:

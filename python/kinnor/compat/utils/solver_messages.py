@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..files import parameter_protobuf, schema, solver_file, solver_protobuf
-from ..files.network_file import NetworkError
+from ...files import parameter_protobuf, schema, solver_file, solver_protobuf
+from ...files.network_file import NetworkError
 
 if TYPE_CHECKING:
-    from ..solvers import Solver
+    from ...solvers import Solver
 
 __all__ = ["fill", "learning_rate", "load_states", "read", "state_file"]
 
@@ -62,7 +62,7 @@ def read(message: Any) -> Solver:
         NetworkError: If the type of the solver is unknown.
         RangeError: If an argument is out of range.
     """
-    from .. import solvers
+    from ... import solvers
 
     kind = ALSO.get(message.type, message.type)
     holder = _holders().get(kind)

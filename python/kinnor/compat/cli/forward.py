@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parameter as parameters
-from ..data.csv_data_source import CsvDataSource
-from ..data.data_iterator import data_iterator
-from ..files.atomic import replacing
-from ..files.progress import Progress
-from ..nnp import NetworkError
-from ..nnp.project_load import Executor, Info, load
-from .accepted import without_effect
+from ... import parameter as parameters
+from ...cli.accepted import without_effect
+from ...cli.written import wrote
+from ...data.csv_data_source import CsvDataSource
+from ...data.data_iterator import data_iterator
+from ...files.atomic import replacing
+from ...files.progress import Progress
+from ...nnp import NetworkError
+from ..utils.load import Executor, Info, load
 from .train import feed
-from .written import wrote
 
 if TYPE_CHECKING:
     import argparse

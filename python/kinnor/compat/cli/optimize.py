@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import nnp
-from ..rewrite.affine import with_affine_layers
-from .formats import FormatError
-from .written import wrote
+from ... import nnp
+from ...cli.formats import FormatError
+from ...cli.written import wrote
+from ..utils.affine import with_affine_layers
 
 if TYPE_CHECKING:
     import argparse

@@ -8,12 +8,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..nnp.network import ProtoNetwork
+from ...nnp.network import ProtoNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..nnp.nodes import ProtoFunction
+    from ...nnp.nodes import ProtoFunction
 
 __all__ = ["with_affine_layers"]
 

@@ -13,10 +13,10 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from .._core import ParameterError
-from ..files import network_file, parameter_file
-from ..files.atomic import replacing
-from .written import wrote
+from ..._core import ParameterError
+from ...cli.written import wrote
+from ...files import network_file, parameter_file
+from ...files.atomic import replacing
 
 if TYPE_CHECKING:
     import argparse

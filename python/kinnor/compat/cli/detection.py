@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.data_source import DataError
-from ..files.images import ImageError, read_image, write_image
-from ..files.progress import Progress
+from ...cli.written import wrote
+from ...data.data_source import DataError
+from ...files.images import ImageError, read_image, write_image
+from ...files.progress import Progress
 from .images import EXTENSIONS, add_shaping, fitted, frame, write_rows
-from .written import wrote
 
 if TYPE_CHECKING:
     import argparse

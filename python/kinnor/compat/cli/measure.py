@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import parameter as parameters
-from ..files.atomic import replacing
-from ..nnp import NetworkError
-from ..nnp.project_load import load
-from ..profiling import profile as profiled
-from ..profiling.alone import times_alone
-from .written import wrote
+from ... import parameter as parameters
+from ...cli.written import wrote
+from ...files.atomic import replacing
+from ...nnp import NetworkError
+from ...profiling import profile as profiled
+from ..utils.load import load
+from ..utils.times_alone import times_alone
 
 if TYPE_CHECKING:
     import argparse
@@ -88,7 +88,7 @@ def profile(config: str, outdir: str) -> list[tuple[str, str, str, float]]:
 
 def _output(outputs: list[Any]) -> Any:
     """A single variable that depends on all outputs."""
-    from .. import functions
+    from ... import functions
 
     return outputs[0] if len(outputs) == 1 else functions.sink(*outputs)
 

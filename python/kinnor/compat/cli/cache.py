@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.cache_data_source import CacheDataSource, write_cache
-from ..data.csv_data_source import CsvDataSource
-from ..data.data_source import DataError
-from ..files.atomic import replacing_folder
-from .written import wrote
+from ...cli.written import wrote
+from ...data.cache_data_source import CacheDataSource, write_cache
+from ...data.csv_data_source import CsvDataSource
+from ...data.data_source import DataError
+from ...files.atomic import replacing_folder
 
 if TYPE_CHECKING:
     import argparse

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _core
-from .. import functions as F
-from .. import initializer as I
-from .. import parameter as parameters
-from ..context import Context
-from ..data.data_iterator import data_iterator_cache, data_iterator_csv_dataset
-from ..files import network_file
-from ..learning_rate_scheduler import (
+from ... import _core
+from ... import functions as F
+from ... import initializer as I
+from ... import parameter as parameters
+from ...context import Context
+from ...data.data_iterator import data_iterator_cache, data_iterator_csv_dataset
+from ...files import network_file
+from ...learning_rate_scheduler import (
     BaseLearningRateScheduler,
     CosineScheduler,
     ExponentialScheduler,
@@ -27,16 +27,17 @@ from ..learning_rate_scheduler import (
     PolynomialScheduler,
     StepScheduler,
 )
-from ..logger import logger
-from . import NetworkError, ProtoGraph, solvers
+from ...logger import logger
+from ...nnp import NetworkError, ProtoGraph
+from . import solver_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .._core import Variable
-    from ..data.data_iterator import DataIterator
-    from ..files.parameter_file import PathOrFile
-    from . import NetworkVariable, ProtoNetwork
+    from ..._core import Variable
+    from ...data.data_iterator import DataIterator
+    from ...files.parameter_file import PathOrFile
+    from ...nnp import NetworkVariable, ProtoNetwork
 
 __all__ = [
     "Dataset",
@@ -312,7 +313,7 @@ def restore_optimizer_state(optimizer: Optimizer) -> None:
         GraphError: If a state belongs to a parameter that the solver does not have.
     """
     optimizer.solver.set_states_from_protobuf(optimizer.proto)
-    solvers.load_states(optimizer.name, optimizer.solver, optimizer.states)
+    solver_messages.load_states(optimizer.name, optimizer.solver, optimizer.states)
 
 
 def _context(proto: Any, wanted: str | None) -> Context:
@@ -451,7 +452,7 @@ def _instances(nodes: Iterable[NetworkVariable]) -> list[Any]:
 
 def _optimizer(proto: Any, states: dict[str, tuple[str, bytes]]) -> Optimizer:
     """Create an optimizer from a message."""
-    made = Optimizer(proto.name, proto, solver=solvers.read(proto.solver), states=states)
+    made = Optimizer(proto.name, proto, solver=solver_messages.read(proto.solver), states=states)
     made.scheduler = _scheduler(proto.solver)
     made.order, made.start_iter, made.end_iter = proto.order, proto.start_iter, proto.end_iter
     made.update_interval = max(proto.update_interval, 1)
@@ -491,7 +492,7 @@ def _link_optimizer(info: Info, made: Optimizer) -> None:
 
 def _scheduler(proto: Any) -> BaseLearningRateScheduler:
     """Create the learning-rate schedule of a solver's message."""
-    rate = solvers.learning_rate(proto)
+    rate = solver_messages.learning_rate(proto)
     kind = proto.lr_scheduler_type
     found: BaseLearningRateScheduler = ExponentialScheduler(rate, 1.0, 1)
     if kind == "Polynomial":

@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import nnp
-from .. import parameter as parameters
-from .._core import Error
-from ..files import network_file
-from ..files.progress import Progress
-from ..nnp import NetworkError, solvers
-from ..nnp.project_load import Info, Linked, Monitor, Optimizer, load
-from .accepted import without_effect
-from .written import wrote
+from ... import nnp
+from ... import parameter as parameters
+from ..._core import Error
+from ...cli.accepted import without_effect
+from ...cli.written import wrote
+from ...files import network_file
+from ...files.progress import Progress
+from ...nnp import NetworkError
+from ..utils import solver_messages
+from ..utils.load import Info, Linked, Monitor, Optimizer, load
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from ..data.data_iterator import DataIterator
+    from ...data.data_iterator import DataIterator
 
 __all__ = ["add", "feed", "train"]
 
@@ -264,9 +265,8 @@ class _Training:
     def _save(self, name: str, with_states: bool) -> None:
         """Save the networks, optionally with the states of the solvers."""
         path = self.folder / f"{name}.nnp"
-        states = (
-            [solvers.state_file(o.name, o.solver, ".h5") for o in self.info.optimizers.values()] if with_states else []
-        )
+        optimizers = self.info.optimizers.values() if with_states else ()
+        states = [solver_messages.state_file(held.name, held.solver, ".h5") for held in optimizers]
         found = parameters.get_parameters(grad_only=False)
         network_file.write_archive(path, self.info.proto, nnp.entries(found.items()), ".h5", states)
 
@@ -282,7 +282,7 @@ class _Training:
             content = network_file.read(self.folder / f"results_current_{last}.nnp")
             parameters.put(content.entries, "train")
             for optimizer in self.info.optimizers.values():
-                solvers.load_states(optimizer.name, optimizer.solver, content.states)
+                solver_messages.load_states(optimizer.name, optimizer.solver, content.states)
         return last
 
 
