@@ -187,13 +187,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                signature = (axis = None, keepdims = false, **others),
+                text_signature = "($self, axis=None, keepdims=False)"
+            )]
             fn sum<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "sum", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "sum", (slf, axis, keepdims), others)
             }
 
             /// Mean over axes, as `functions.mean`.
@@ -201,13 +205,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                signature = (axis = None, keepdims = false, **others),
+                text_signature = "($self, axis=None, keepdims=False)"
+            )]
             fn mean<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "mean", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "mean", (slf, axis, keepdims), others)
             }
 
             /// Maximum over axes, as `functions.max`.
@@ -215,13 +223,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                signature = (axis = None, keepdims = false, **others),
+                text_signature = "($self, axis=None, keepdims=False)"
+            )]
             fn max<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "max", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "max", (slf, axis, keepdims), others)
             }
 
             /// Minimum over axes, as `functions.min`.
@@ -229,13 +241,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                signature = (axis = None, keepdims = false, **others),
+                text_signature = "($self, axis=None, keepdims=False)"
+            )]
             fn min<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "min", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "min", (slf, axis, keepdims), others)
             }
 
             /// The axes in reverse order.

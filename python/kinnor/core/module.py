@@ -51,31 +51,12 @@ _WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
 
 _ELSEWHERE = {
     "bias": "b",
-    "buffers": "state_dict",
     "in_proj_weight": "q_weight",
-    "named_buffers": "state_dict",
-    "register_parameter": "set_parameter",
     "running_mean": "mean",
     "running_var": "var",
     "weight": "W",
 }
 """Names that PyTorch's modules have for the same attribute."""
-
-_WRITE = {
-    "bfloat16": "kinnor.context_scope with a context of `bfloat16` around the graph",
-    "compile": "kinnor.fit(model, data, loss); a static graph is the compiled form",
-    "double": "kinnor.context_scope(kinnor.Context(['cpu:double'])) around the graph",
-    "fit": "kinnor.fit(model, (inputs, targets), loss)",
-    "float": "nothing: parameters are float32",
-    "forward": "model(x); a subclass defines `call`",
-    "freeze": "model.requires_grad_(False)",
-    "half": "kinnor.context_scope with a context of `half` around the graph",
-    "predict": "model.eval()(x)",
-    "register_buffer": "set_parameter(name, variable), with a variable whose `need_grad` is False",
-    "requires_grad": "model.requires_grad_(False) to freeze the module",
-    "trainable": "model.requires_grad_(False) to freeze the module",
-}
-"""Replacements for attributes that modules of other libraries have."""
 
 
 class LoadedNames(NamedTuple):
@@ -619,10 +600,10 @@ class Module:
 
     def _missing_hint(self, name: str) -> str:
         """The end of an error about an attribute that PyTorch's modules have and this one has not."""
-        if name in ("cpu", "cuda", "to"):
-            return ": Kinnor computes on CPUs"
-        if name in _WRITE:
-            return f"; write {_WRITE[name]}"
+        from .._foreign_names import MODULE  # On a mistake only, not on import.
+
+        if name in MODULE:
+            return f"; write {MODULE[name]}"
         other = _ELSEWHERE.get(name)
         return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 
