@@ -237,7 +237,7 @@ class _Worker:
 
     def epoch_loop_start(self, e: int) -> None:
         """Begin an epoch."""
-        self.run.epoch, self.run.logs, self.begun = e, {"epoch": e}, monotonic()
+        self.run.epoch, self.run.logs, self.begun = e + 1, {"epoch": e + 1}, monotonic()
         self.means = _Means()
         self.source = self._following(e)
         for callback in self.callbacks:
@@ -280,7 +280,7 @@ class _Worker:
         run.history.append(run.logs)
         if settings.verbose:
             texts = [f"{name} {shown(value)}" for name, value in run.logs.items() if name != "epoch"]
-            sys.stdout.write(f"epoch {e + 1} of {settings.epochs}: {', '.join(texts)}\n")
+            sys.stdout.write(f"epoch {run.epoch} of {settings.epochs}: {', '.join(texts)}\n")
 
     def save_checkpoint_at_epoch_end(self, e: int) -> None:
         """Write the checkpoint, and end the training if a callback asked for it."""
