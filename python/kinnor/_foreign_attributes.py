@@ -8,16 +8,18 @@ from ._core import NdArray, Variable
 
 __all__ = ["ARRAY", "VARIABLE", "attach"]
 
-VARIABLE = (
-    "abs add_ argmax argmin argsort bfloat16 bmm bool chunk clamp clip clone contiguous copy_ cpu cuda cumsum detach_ "
-    "device dim div_ double eq exp expand expand_as fill_ flatten float gather ge gt half index_select int is_cuda le "
-    "log log_softmax long lt masked_fill matmul mm mul mul_ ndimension ne nelement norm numel permute pow prod relu "
-    "repeat sigmoid softmax sort split sqrt square squeeze std sub_ swapaxes t tanh to tolist topk "
-    "transpose type unbind unsqueeze var view view_as zero_"
-).split()  # noqa: SIM905
+VARIABLE = [
+    "abs", "add_", "argmax", "argmin", "argsort", "bfloat16", "bmm", "bool", "chunk", "clamp", "clip", "clone",
+    "contiguous", "copy_", "cpu", "cuda", "cumsum", "detach_", "device", "dim", "div_", "double", "eq", "exp",
+    "expand", "expand_as", "fill_", "flatten", "float", "gather", "ge", "gt", "half", "index_select", "int",
+    "is_cuda", "le", "log", "log_softmax", "long", "lt", "masked_fill", "matmul", "mm", "mul", "mul_",
+    "ndimension", "ne", "nelement", "norm", "numel", "permute", "pow", "prod", "relu", "repeat", "sigmoid",
+    "softmax", "sort", "split", "sqrt", "square", "squeeze", "std", "sub_", "swapaxes", "t", "tanh", "to",
+    "tolist", "topk", "transpose", "type", "unbind", "unsqueeze", "var", "view", "view_as", "zero_",
+]  # fmt: skip
 """Attributes that variables lack. `_foreign_names.VARIABLE` says what to write."""
 
-ARRAY = "add_ clone copy_ cpu cuda d detach fill_ mul_ norm to tolist zero_".split()  # noqa: SIM905
+ARRAY = ["add_", "clone", "copy_", "cpu", "cuda", "d", "detach", "fill_", "mul_", "norm", "to", "tolist", "zero_"]
 """Attributes that arrays lack. `_foreign_names.ARRAY` says what to write."""
 
 
