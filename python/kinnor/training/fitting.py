@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..solvers import Solver
     from ._graphs import BatchGraph
     from .batches import Batch, Batches
-    from .losses import Measure
+    from .losses import LossName, Measure, MetricName
 
 __all__ = ["fit"]
 
@@ -41,13 +41,13 @@ __all__ = ["fit"]
 def fit(
     model: Module | Callable[..., Any],
     data: Any,
-    loss: Measure | str | None = None,
+    loss: Measure | LossName | None = None,
     *,
     solver: Solver | None = None,
     epochs: int = 10,
     batch_size: int = 32,
     validation: Any = None,
-    metrics: Mapping[str, Measure | str] | Iterable[Measure | str] | str = (),
+    metrics: Mapping[str, Measure | MetricName] | Iterable[Measure | MetricName] | MetricName = (),
     callbacks: Iterable[Callback | Callable[[Run], object]] = (),
     schedule: BaseLearningRateScheduler | None = None,
     monitor: str | None = None,
