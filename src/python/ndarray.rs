@@ -346,11 +346,7 @@ impl NdArray {
     }
 
     /// Compares identity. Functions compare elements.
-    fn __richcmp__<'py>(
-        &self,
-        other: &Bound<'py, PyAny>,
-        op: CompareOp,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __richcmp__<'py>(&self, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
         let is_same = other.cast::<Self>().is_ok_and(|o| *o.get().array == *self.array);
         operators::compared("NdArray", is_same, other, op)
     }

@@ -226,6 +226,8 @@ pub(super) fn compared<'py>(
     } else {
         return Ok(py.NotImplemented().into_bound(py));
     };
-    let text = format!("{class}: expected a function to compare elements, got '{sign}'; write kinnor.functions.{call}");
+    let text = format!(
+        "{class}: expected a function to compare elements, got '{sign}'; write kinnor.functions.{call}"
+    );
     Err(Error::Type(text).into())
 }

@@ -174,10 +174,7 @@ macro_rules! protocols {
             ///
             /// Raises:
             ///     CallError: If the type has no gradient and this is a function's output or needs a gradient.
-            fn astype<'py>(
-                slf: &Bound<'py, Self>,
-                dtype: &Bound<'py, PyAny>,
-            ) -> PyResult<Bound<'py, PyAny>> {
+            fn astype<'py>(slf: &Bound<'py, Self>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
                 let dtype = numpy::descriptor(slf.py(), numpy::dtype_from(slf.py(), dtype)?)?;
                 slf.py().import("kinnor._python_functions.graph")?.call_method1("astype", (slf, dtype))
             }
@@ -188,9 +185,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                signature = (axis = None, keepdims = false, **others),
-                text_signature = "($self, axis=None, keepdims=False)"
-            )]
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn sum<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -206,9 +203,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                signature = (axis = None, keepdims = false, **others),
-                text_signature = "($self, axis=None, keepdims=False)"
-            )]
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn mean<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -224,9 +221,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                signature = (axis = None, keepdims = false, **others),
-                text_signature = "($self, axis=None, keepdims=False)"
-            )]
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn max<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -242,9 +239,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                signature = (axis = None, keepdims = false, **others),
-                text_signature = "($self, axis=None, keepdims=False)"
-            )]
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn min<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -262,7 +259,8 @@ macro_rules! protocols {
             }
 
             fn __len__(&self) -> PyResult<usize> {
-                let none = || PyErr::from(Error::Type("len: expected an array with axes, got a scalar".into()));
+                let none =
+                    || PyErr::from(Error::Type("len: expected an array with axes, got a scalar".into()));
                 self.array().shape.first().copied().ok_or_else(none)
             }
 

@@ -50,7 +50,9 @@ impl VariableArguments {
             }
         }
         if found[..2].iter().flatten().filter(|one| is_whole(one)).count() == 2 {
-            return Err(refuse(format!("one shape, such as Variable({given}), got the lengths as arguments")));
+            return Err(refuse(format!(
+                "one shape, such as Variable({given}), got the lengths as arguments"
+            )));
         }
         let [shape, need_grad, info] = found.map(|one| one.filter(|one| !one.is_none()));
         Ok(Self {
@@ -455,11 +457,7 @@ impl Variable {
     }
 
     /// Compares identity. Functions compare elements.
-    fn __richcmp__<'py>(
-        &self,
-        other: &Bound<'py, PyAny>,
-        op: CompareOp,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn __richcmp__<'py>(&self, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
         let is_same = other.cast::<Self>().is_ok_and(|o| o.get().variable == self.variable);
         operators::compared("Variable", is_same, other, op)
     }
