@@ -45,6 +45,7 @@ from ._core import (
     set_conv_algorithm,
     set_num_threads,
 )
+from ._foreign_attributes import attach as _attach_foreign_attributes
 from .context import Context, autocast, context_scope, get_current_context, set_default_context
 from .display import attach as _attach_display
 from .grad_mode import no_grad
@@ -88,6 +89,7 @@ from .system import (
 from .system import say_slowness as _say_slowness
 
 _attach_display()
+_attach_foreign_attributes()
 _say_slowness()
 
 if TYPE_CHECKING:

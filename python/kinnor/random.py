@@ -25,8 +25,12 @@ prng: RandomState
 
 def __getattr__(name: str) -> RandomState:
     # Importing `numpy.random` is slow, so the generator is made on first use.
-    if name != "prng":
+    if name.startswith("_"):  # The import system asks for some.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name != "prng":
+        from ._suggest import absence
+
+        raise AttributeError(absence(f"{__name__}.{name}", __all__))
     _renew(pseed)
     return prng
 

@@ -197,8 +197,9 @@ class Solver(_core.Solver):
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> Any:
-            other = _ELSEWHERE.get(name)
-            hint = "" if other is None else f"; did you mean {other!r}?"
+            from ._foreign_names import SOLVER  # On a mistake only, not on import.
+
+            hint = f"; write {SOLVER[name]}" if name in SOLVER else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def setup(self, params: Any) -> None:
@@ -319,17 +320,6 @@ class Solver(_core.Solver):
 
 _FIXED = ("alpha", "learning_rate", "lr", "param_groups", "wd", "weight_decay")
 """Names that look like settings of a solver. Setting one of them would have no effect."""
-
-_ELSEWHERE = {
-    "add_param_group": "add_group",
-    "clip_grad_norm_": "clip_grad_by_global_norm",
-    "load_state_dict": "set_states",
-    "lr": "learning_rate()",
-    "param_groups": "groups",
-    "state_dict": "get_states",
-    "step": "update",
-}
-"""Names that PyTorch's optimizers have for the same method."""
 
 
 def _instead(name: str, known: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
@@ -344,8 +345,10 @@ impl NdArray {
         numpy::borrow(&self.array, &if is_ours { from } else { from.call_method0("copy")?.cast_into()? })
     }
 
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|o| *o.get().array == *self.array)
+    /// Compares identity. Functions compare elements.
+    fn __richcmp__<'py>(&self, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
+        let is_same = other.cast::<Self>().is_ok_and(|o| *o.get().array == *self.array);
+        operators::compared("NdArray", is_same, other, op)
     }
 
     fn __hash__(&self) -> u64 {

@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 use ::numpy::PyUntypedArray;
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt};
+use pyo3::types::{PyBool, PyFloat, PyInt};
 use smallvec::SmallVec;
 
 use super::classes::{NdArray, Variable};
@@ -200,4 +201,33 @@ pub(super) fn in_place(x: &Bound<'_, NdArray>, o: &Bound<'_, PyAny>, which: &Ope
             Err(Error::Type(format!("operator: expected a number, a Variable or an array, got {got}")).into())
         }
     }
+}
+
+/// The result of a comparison: `==` and `!=` compare identity, and the others name the function to call.
+pub(super) fn compared<'py>(
+    class: &str,
+    is_same: bool,
+    other: &Bound<'py, PyAny>,
+    op: CompareOp,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = other.py();
+    let (sign, name) = match op {
+        CompareOp::Eq => return Ok(PyBool::new(py, is_same).to_owned().into_any()),
+        CompareOp::Ne => return Ok(PyBool::new(py, !is_same).to_owned().into_any()),
+        CompareOp::Lt => ("<", "less"),
+        CompareOp::Le => ("<=", "less_equal"),
+        CompareOp::Gt => (">", "greater"),
+        CompareOp::Ge => (">=", "greater_equal"),
+    };
+    let call = if number(other).is_some() {
+        format!("{name}_scalar(x, {other})")
+    } else if other.hasattr("__array__")? {
+        format!("{name}(x, y)")
+    } else {
+        return Ok(py.NotImplemented().into_bound(py));
+    };
+    let text = format!(
+        "{class}: expected a function to compare elements, got '{sign}'; write kinnor.functions.{call}"
+    );
+    Err(Error::Type(text).into())
 }

@@ -174,10 +174,7 @@ macro_rules! protocols {
             ///
             /// Raises:
             ///     CallError: If the type has no gradient and this is a function's output or needs a gradient.
-            fn astype<'py>(
-                slf: &Bound<'py, Self>,
-                dtype: &Bound<'py, PyAny>,
-            ) -> PyResult<Bound<'py, PyAny>> {
+            fn astype<'py>(slf: &Bound<'py, Self>, dtype: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
                 let dtype = numpy::descriptor(slf.py(), numpy::dtype_from(slf.py(), dtype)?)?;
                 slf.py().import("kinnor._python_functions.graph")?.call_method1("astype", (slf, dtype))
             }
@@ -187,13 +184,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn sum<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "sum", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "sum", (slf, axis, keepdims), others)
             }
 
             /// Mean over axes, as `functions.mean`.
@@ -201,13 +202,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn mean<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "mean", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "mean", (slf, axis, keepdims), others)
             }
 
             /// Maximum over axes, as `functions.max`.
@@ -215,13 +220,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn max<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "max", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "max", (slf, axis, keepdims), others)
             }
 
             /// Minimum over axes, as `functions.min`.
@@ -229,13 +238,17 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(signature = (axis = None, keepdims = false), text_signature = "($self, axis=None, keepdims=False)")]
+            #[pyo3(
+                        signature = (axis = None, keepdims = false, **others),
+                        text_signature = "($self, axis=None, keepdims=False)"
+                    )]
             fn min<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
+                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "min", (slf, axis, keepdims), None)
+                functions::call(slf.py(), "min", (slf, axis, keepdims), others)
             }
 
             /// The axes in reverse order.
@@ -246,7 +259,8 @@ macro_rules! protocols {
             }
 
             fn __len__(&self) -> PyResult<usize> {
-                let none = || PyErr::from(Error::Type("len: expected an array with axes, got a scalar".into()));
+                let none =
+                    || PyErr::from(Error::Type("len: expected an array with axes, got a scalar".into()));
                 self.array().shape.first().copied().ok_or_else(none)
             }
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use parking_lot::Mutex;
+use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyInt, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::arguments::{flag, number, some_flag, some_text};
@@ -12,7 +13,7 @@ use super::classes::{NdArray, Variable, collected};
 use super::ndarray::preview;
 use super::protocols::Elements;
 use super::shapes::{lengths, noted, reshape_arguments, shape_from};
-use super::{autodiff, functions, numpy, scopes};
+use super::{autodiff, functions, numpy, operators, scopes};
 use crate::array::{Access, DType, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
@@ -29,7 +30,7 @@ impl VariableArguments {
     fn of(given: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         const NAMES: [&str; 3] = ["shape", "need_grad", "info"];
         let refuse = |what: String| PyErr::from(Error::Type(format!("Variable: expected {what}")));
-        if given.len() > NAMES.len() {
+        if given.len() > NAMES.len() && !given.iter().all(|one| is_whole(&one)) {
             return Err(refuse(format!("at most {} arguments, got {}", NAMES.len(), given.len())));
         }
         let mut found = [None, None, None];
@@ -48,6 +49,11 @@ impl VariableArguments {
                 return Err(refuse(format!("'{key}' once, got it twice")));
             }
         }
+        if found[..2].iter().flatten().filter(|one| is_whole(one)).count() == 2 {
+            return Err(refuse(format!(
+                "one shape, such as Variable({given}), got the lengths as arguments"
+            )));
+        }
         let [shape, need_grad, info] = found.map(|one| one.filter(|one| !one.is_none()));
         Ok(Self {
             shape: shape.as_ref().map_or(Ok(Shape::default()), |shape| lengths("Variable", shape))?,
@@ -58,6 +64,11 @@ impl VariableArguments {
             info: info.map(Bound::unbind),
         })
     }
+}
+
+/// True for a whole number of Python, but not for True and False.
+fn is_whole(one: &Bound<'_, PyAny>) -> bool {
+    one.is_instance_of::<PyInt>() && !one.is_instance_of::<PyBool>()
 }
 
 /// True if a class derived from `Variable` overrides a method.
@@ -445,8 +456,10 @@ impl Variable {
         self.variable.drop_own_hooks();
     }
 
-    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
-        other.cast::<Self>().is_ok_and(|o| o.get().variable == self.variable)
+    /// Compares identity. Functions compare elements.
+    fn __richcmp__<'py>(&self, other: &Bound<'py, PyAny>, op: CompareOp) -> PyResult<Bound<'py, PyAny>> {
+        let is_same = other.cast::<Self>().is_ok_and(|o| o.get().variable == self.variable);
+        operators::compared("Variable", is_same, other, op)
     }
 
     fn __hash__(&self) -> u64 {

@@ -12,7 +12,7 @@ ORDER = [
     # Words and checks
     *["_missing", "_foreign_names", "_suggest", "_check", "_graph_pool", "config", "logger", "compat.names"],
     # State of the process
-    *["display", "random", "modes", "context", "placement", "grad_mode", "hooks", "system"],
+    *["display", "_foreign_attributes", "random", "modes", "context", "placement", "grad_mode", "hooks", "system"],
     # Arrays and functions
     *["dlpack", "initializer", "function", "_python_functions", "functions", "autodiff", "symbolic"],
     # Files and data

@@ -1,12 +1,19 @@
-"""Type checkers accept typed programs that use the package, and report their mistakes."""
+"""Type checkers accept typed programs that use the package, and report their mistakes. Editors complete its names."""
 
+import json
 import os
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import get_args
 
+import jedi
 import pytest
 import typed_program
+
+from kinnor.training import losses
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -26,6 +33,30 @@ def test_a_program_with_annotations_is_accepted(tmp_path):
     assert status == 0, said
 
 
+def found_by_pyright(text, folder):
+    """Returns the errors of pyright in its strict mode."""
+    (folder / "program.py").write_text(text)
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "python")], "include": ["program.py"]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(folder), "--outputjson"]
+    env = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # It asks no server for newer versions.
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env)
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == 1
+    return [each for each in found["generalDiagnostics"] if each["severity"] == "error"]
+
+
+if find_spec("pyright") and shutil.which("node"):  # Node.js is not installed with the package.
+
+    def test_a_program_with_annotations_is_accepted_by_pyright(tmp_path):
+        assert found_by_pyright((HERE / "typed_program.py").read_text(), tmp_path) == []
+
+    def test_mistakes_are_reported_by_pyright(tmp_path):
+        errors = found_by_pyright(HEAD + "\n".join(MISTAKES) + "\n", tmp_path)
+        found = {each["range"]["start"]["line"] - HEAD.count("\n") for each in errors}
+        assert found == set(range(len(MISTAKES)))
+
+
 def test_the_program_runs(tmp_path, capsys):
     typed_program.main(tmp_path)
     assert "Adam.update" in capsys.readouterr().out
@@ -37,17 +68,23 @@ MISTAKES = {
     "S.Adam().learning_rate(3)": 'Too many arguments for "learning_rate"',
     'F.relu("x")': 'Value of type variable "T" of "relu" cannot be "str"',
     "nn.load_parameters('x').matchd": '"Loaded" has no attribute "matchd"',
+    "L.Linear('3', 2)": 'Argument 1 to "Linear" has incompatible type "str"',
+    "nn.fit(print, [], 'crossentropy')": 'Argument 3 to "fit" has incompatible type "Literal[\'crossentropy\']"',
+    "nn.fit(print, [], 'mse', metrics=['acc'])": "List item 0 has incompatible type \"Literal['acc']\"",
 }
 """Lines with a mistake, and the message of the type checker for each."""
 
 
+HEAD = "import kinnor as nn\nimport kinnor.functions as F\nimport kinnor.solvers as S\nimport kinnor.layers as L\n"
+"""The first lines of short programs."""
+
+
 def test_mistakes_are_reported(tmp_path):
     program = tmp_path / "program.py"
-    head = "import kinnor as nn\nimport kinnor.functions as F\nimport kinnor.solvers as S\n"
-    program.write_text(head + "\n".join(MISTAKES) + "\n")
+    program.write_text(HEAD + "\n".join(MISTAKES) + "\n")
     status, said = check(program, tmp_path)
     assert status == 1
-    for line, told in enumerate(MISTAKES.values(), 4):
+    for line, told in enumerate(MISTAKES.values(), 5):
         assert f"program.py:{line}: error: {told}" in said
 
 
@@ -57,3 +94,46 @@ def test_the_stub_of_solvers_has_their_docstrings(name):
 
     first = getattr(S, name).__doc__.splitlines()[0]
     assert first in (ROOT / "python/kinnor/solvers.pyi").read_text()
+
+
+def test_names_of_losses_and_metrics_are_those_of_the_types():
+    assert get_args(losses.LossName) == tuple(losses.LOSSES)
+    assert get_args(losses.MetricName) == tuple(losses.METRICS)
+
+
+def script(program):
+    """Returns a program as an editor sees it."""
+    project = jedi.Project(HERE, added_sys_path=[str(ROOT / "python")], environment_path=sys.prefix)
+    return jedi.Script(HEAD + program, project=project)
+
+
+@pytest.mark.parametrize(
+    ("program", "names"),
+    [
+        ("solver = S.Adam()\nsolver.", {"set_parameters", "update", "zero_grad", "add_group", "weight_decay"}),
+        ("S.", {"Adam", "AdamW", "Sgd", "Momentum"}),
+        ("x = nn.Variable((2, 3))\nx.", {"d", "g", "forward", "backward", "reshape", "need_grad"}),
+        ("F.relu(nn.Variable((2,))).", {"d", "backward"}),
+        ("layer = L.Linear(3, 2)\nlayer.", {"W", "b", "parameters", "eval", "save_parameters"}),
+        ("nn.", {"Module", "fit", "profile", "load", "functions"}),
+        ("nn.fit(print, []).", {"series"}),
+        ("nn.load('net.nnp').", {"inputs", "get_parameters", "save"}),
+    ],
+)
+def test_editors_complete_names(program, names):
+    assert names <= {each.name for each in script(program).complete()}
+
+
+@pytest.mark.parametrize(
+    ("program", "signature"),
+    [
+        ("S.Adam(", "Adam(alpha: float=0.001, beta1: float=0.9, beta2: float=0.999, eps: float=1e-08)"),
+        ("solver = S.Adam()\nsolver.set_learning_rate(", "set_learning_rate(learning_rate: float) -> None"),
+        ("F.softmax(", "softmax(x: T, axis: int | None=None, "),
+        ("L.Linear(", "Linear(in_features: int, out_features: int, bias: bool=True, "),
+        ("nn.fit(", "fit(model: Module | Callable[..., Any], data: Any, loss: "),
+    ],
+)
+def test_editors_show_signatures(program, signature):
+    (found,) = script(program).get_signatures()
+    assert found.to_string().startswith(signature)

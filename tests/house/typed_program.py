@@ -10,6 +10,7 @@ import numpy as np
 
 import kinnor as nn
 import kinnor.functions as F
+import kinnor.layers as L
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 from kinnor import autodiff
@@ -63,6 +64,23 @@ def train(images: npt.NDArray[np.float32], labels: npt.NDArray[np.int32], folder
     return loss.item()
 
 
+def fit(images: npt.NDArray[np.float32], labels: npt.NDArray[np.int32]) -> float:
+    """Trains layers with metrics and a callback. Returns the last loss."""
+    network = L.Sequential(L.Linear(64, 16), L.ReLU(), L.Dropout(0.1), L.Linear(16, 10))
+
+    def note(run: nn.training.Run) -> None:
+        """Ends the training after the second epoch."""
+        if run.epoch == 2:
+            run.stop()
+
+    history = nn.fit(
+        network, (images, labels), "cross_entropy", solver=S.Adam(), epochs=3, validation=(images, labels),
+        metrics=["accuracy"], callbacks=[note, nn.training.EarlyStopping(patience=2)], verbose=False,
+    )  # fmt: skip
+    values: list[float] = history.series("val_loss")
+    return values[-1]
+
+
 def gradients() -> tuple[float, npt.NDArray[np.float32]]:
     """Returns a value and its gradient, of functions that run as they are built."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
@@ -92,9 +110,10 @@ def models(folder: Path) -> tuple[int, ...]:
 def main(folder: Path) -> None:
     """Runs everything."""
     images, labels = digits()
+    images = images.reshape(len(images), -1)
     with nn.profile() as profile:
-        loss = train(images.reshape(len(images), -1), labels, folder)
-    print(profile, loss, gradients(), models(folder))
+        loss = train(images, labels, folder)
+    print(profile, loss, fit(images, labels), gradients(), models(folder))
 
 
 if __name__ == "__main__":

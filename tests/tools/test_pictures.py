@@ -45,6 +45,27 @@ def test_functions_are_listed_after_their_inputs_by_scope(network):
     assert graph.nodes[2].memory == 4 * 8 * 4 * 10 * 10 and graph.outputs == [5]
 
 
+def test_modules_are_scopes():
+    import kinnor.layers as L
+
+    class Net(nn.Module):
+        """One layer, and two in a list."""
+
+        def __init__(self):
+            self.first, self.rest = L.Linear(3, 4), [L.Linear(4, 4), L.Linear(4, 2)]
+
+        def call(self, x):
+            return F.mean(self.rest[1](self.rest[0](F.relu(self.first(x)))))
+
+    net = Net()
+    nodes = nn.show(net(nn.Variable((2, 3)))).graph.nodes
+    assert [(node.kind, "/".join((*node.scope, node.label))) for node in nodes if node.kind != "Input"] == [
+        ("Affine", "Net/first"), ("ReLU", "Net/"), ("Affine", "Net/rest.0"), ("Affine", "Net/rest.1"),
+        ("Mean", "Net/"),
+    ]  # fmt: skip
+    assert [node.parameters for node in nodes if node.kind == "Affine"][1][0].startswith("Net/rest.0/W")
+
+
 def test_parameters_may_be_given_by_name(network):
     own = {f"net/{path}": v for path, v in nn.get_parameters().items()}
     assert [node.scope for node in collect(network, own).nodes][1:3] == [("net", "first"), ("net", "first")]

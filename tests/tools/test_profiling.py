@@ -1,5 +1,6 @@
 """Profiles: measured spans, source lines, costs computed from shapes, and written files."""
 
+import copy
 import json
 import re
 import threading
@@ -9,6 +10,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.functions as F
+import kinnor.layers as L
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 from kinnor import _core, autodiff
@@ -272,12 +274,83 @@ def test_a_page_holds_the_times_and_loads_nothing(tmp_path):
     assert sorted(n["name"] for n in run["of"]) == ["Mean", "ReLU"]
     assert run["ns"] >= sum(n["ns"] for n in run["of"])
     p.save(tmp_path / "t.csv")
-    assert (tmp_path / "t.csv").read_text().startswith("thread,phase,name,site,shapes,calls,seconds,flop,bytes,peak\n")
+    assert (
+        (tmp_path / "t.csv")
+        .read_text()
+        .startswith("thread,phase,name,layer,site,shapes,calls,seconds,flop,bytes,peak\n")
+    )
     with pytest.raises(nn.ArgumentError, match=r"expected a path that ends in .json, .html or .csv, got 't.txt'"):
         p.save("t.txt")
     with pytest.raises(nn.ArgumentError, match="expected `by` to be one of"):
         p.rows("colour")
     assert "ReLU" in p._repr_html_() and "ReLU" in repr(p) and "ms in all" in p.table("name")
+
+
+class Net(nn.Module):
+    """A layer, two layers in a list, and a scope of its own around a parametric function."""
+
+    def __init__(self):
+        self.hidden, self.blocks = L.Linear(3, 4), [L.Linear(4, 4), L.Linear(4, 4)]
+
+    def call(self, x):
+        h = F.relu(self.hidden(x))
+        for block in self.blocks:
+            h = F.tanh(block(h))
+        with nn.parameter_scope("end"):
+            return F.mean(PF.affine(h, 2))
+
+
+LAYERS = {
+    "Affine": {"Net/hidden", "Net/blocks.0", "Net/blocks.1", "Net/end/affine"},
+    "ReLU": {"Net"},
+    "Tanh": {"Net"},
+    "Mean": {"Net/end"},
+}
+"""The layers of the functions of `Net`."""
+
+
+@pytest.mark.parametrize("built", ["before", "within", "dynamic", "copied"])
+def test_rows_name_the_layers(built):
+    net, x = Net(), nn.Variable((2, 3))
+    if built == "copied":
+        net = copy.deepcopy(net)
+    x.d = 1
+    before = net(x) if built == "before" else None
+    with nn.profile(alone=True) as p, nn.auto_forward(built == "dynamic"):
+        for _ in range(2):
+            y = net(x) if before is None else before
+            if built != "dynamic":
+                y.forward()
+                y.backward()
+    del net  # Its layers were looked up when the runs ended.
+    for phase in ["forward"] if built == "dynamic" else ["forward", "backward"]:
+        found = {}
+        for row in p.rows():
+            if row.phase == phase:
+                found.setdefault(row.name, set()).add(row.layer)
+        assert found == LAYERS
+    calls = {row.layer: row.calls for row in p.rows("layer") if row.phase == "forward"}
+    assert calls == {"Net": 6, "Net/hidden": 2, "Net/blocks.0": 2, "Net/blocks.1": 2, "Net/end/affine": 2, "Net/end": 2}
+    assert " layer " in repr(p).splitlines()[0] and "Net/blocks.1" in p.table("layer") and "Net/hidden" in p.html()
+
+
+def test_fused_functions_have_the_layer_of_the_first():
+    with nn.parameter_scope("first"):
+        scale = PF.get_parameter_or_create("scale", (4, 3))
+    y = F.sum(F.tanh(F.exp(F.sin(scale))))
+    for _ in range(3):  # from the second run on, functions of a graph are fused
+        y.forward(clear_no_need_grad=True)
+    with nn.profile() as p:
+        y.forward(clear_no_need_grad=True)
+    fused = next(row for row in p.rows() if row.phase == "forward" and " + " in row.name)
+    assert (fused.name, fused.layer) == ("Sin + Exp + Tanh", "first")
+
+
+def test_functions_without_parameters_have_no_column_of_layers():
+    y = F.relu(nn.Variable((2, 3), need_grad=True))
+    with nn.profile() as p:
+        y.forward()
+    assert " layer " not in repr(p) and {row.layer for row in p.rows()} == {""}
 
 
 def test_threads_have_rows_of_their_own():

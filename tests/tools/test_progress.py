@@ -19,7 +19,7 @@ WORKS = {
         from kinnor.utils.data_source_implements import SimpleDataSource
         DataSourceWithFileCache(SimpleDataSource(lambda i: (sleep(TIME) or i,), 40)).close()
         """,
-    "epoch 0": """
+    "epoch 1": """
         from unittest.mock import MagicMock
         from kinnor.experimental.framework.trainer import Trainer
         worker = MagicMock(**{"load_checkpoint.return_value": 0, "max_epoch.return_value": 1})

@@ -48,7 +48,7 @@ def test_a_module_learns(dynamic):
     module = network(0.2)
     with nn.auto_forward(dynamic):
         history = fitted(module, epochs=3)
-    assert history.series("epoch") == [0, 1, 2]
+    assert history.series("epoch") == [1, 2, 3]
     assert history[-1]["val_accuracy"] > 0.8 > history[0]["accuracy"] * 0.99
     assert history[-1]["loss"] < history[0]["loss"]
     assert module.training and all(each.training for each in module)
@@ -174,7 +174,7 @@ def test_early_stopping_restores_the_best_parameters():
 
     stopping = EarlyStopping("mine", patience=2)
     history = fitted(module, epochs=5, callbacks=[note, stopping])
-    assert (len(history), stopping.best, stopping.best_epoch) == (4, 1.0, 1)
+    assert (len(history), stopping.best, stopping.best_epoch) == (4, 1.0, 2)
     for name, v in module.state_dict().items():
         np.testing.assert_array_equal(v.d, kept[1][name])
     with pytest.raises(ValueError, match=r"expected `monitor` to be one of \['epoch', 'loss', .* got 'val_los'"):
@@ -211,7 +211,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(tmp_path, kind):
 
     whole, expected, one = run(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "parts", Stop(2))
+        run(tmp_path / "parts", Stop(3))
     history, found, other = run(tmp_path / "parts")
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -245,7 +245,7 @@ def test_callbacks_are_called_in_order():
             seen.append("done")
 
     history = fitted(network(), batch_size=200, callbacks=[Notes()])
-    assert seen == ["begin", "epoch 0", "step 1", "step 2", "step 3", "end 0", "epoch 1", "step 4", "step 5", "done"]
+    assert seen == ["begin", "epoch 1", "step 1", "step 2", "step 3", "end 1", "epoch 2", "step 4", "step 5", "done"]
     assert len(history) == 1
 
 
@@ -341,7 +341,7 @@ def test_labels_and_targets_are_aligned():
 
 
 def test_histories_are_tables():
-    history = History([{"epoch": 0, "loss": 0.5}])
+    history = History([{"epoch": 1, "loss": 0.5}])
     assert repr(History()) == "no epochs" and History().series("loss") == []
     with pytest.raises(nn.ParameterError, match="expected one of epoch, loss, got 'los'; did you mean 'loss'"):
         history.series("los")

@@ -408,7 +408,7 @@ def members_of_classes() -> dict[str, dict[str, type]]:
 def owners(each: type) -> dict[str, type]:
     """Returns the public members of a class, and the class that defines each."""
     found = {member: owner for owner in reversed(each.__mro__) for member in vars(owner)}
-    return {member: owner for member, owner in found.items() if not member.startswith("_")}
+    return {member: owner for member, owner in found.items() if not member.startswith("_") and hasattr(each, member)}
 
 
 def is_member(what: Any) -> bool:

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ..parameter import (
     save_parameters,
     set_parameter,
 )
+from ..parameter.tree import root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from ..files.parameter_file import PathOrFile
     from ..parameter.tree import Scope
 
-__all__ = ["LoadedNames", "Module", "called", "listeners"]
+__all__ = ["LoadedNames", "Module", "called", "listeners", "parameter_paths"]
 
 _INTERNAL = frozenset(
     {"_submodules_in_lists", "_name", "_submodule_order", "_parameter_scope", "_parent", "_submodules"}
@@ -51,31 +53,12 @@ _WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
 
 _ELSEWHERE = {
     "bias": "b",
-    "buffers": "state_dict",
     "in_proj_weight": "q_weight",
-    "named_buffers": "state_dict",
-    "register_parameter": "set_parameter",
     "running_mean": "mean",
     "running_var": "var",
     "weight": "W",
 }
 """Names that PyTorch's modules have for the same attribute."""
-
-_WRITE = {
-    "bfloat16": "kinnor.context_scope with a context of `bfloat16` around the graph",
-    "compile": "kinnor.fit(model, data, loss); a static graph is the compiled form",
-    "double": "kinnor.context_scope(kinnor.Context(['cpu:double'])) around the graph",
-    "fit": "kinnor.fit(model, (inputs, targets), loss)",
-    "float": "nothing: parameters are float32",
-    "forward": "model(x); a subclass defines `call`",
-    "freeze": "model.requires_grad_(False)",
-    "half": "kinnor.context_scope with a context of `half` around the graph",
-    "predict": "model.eval()(x)",
-    "register_buffer": "set_parameter(name, variable), with a variable whose `need_grad` is False",
-    "requires_grad": "model.requires_grad_(False) to freeze the module",
-    "trainable": "model.requires_grad_(False) to freeze the module",
-}
-"""Replacements for attributes that modules of other libraries have."""
 
 
 class LoadedNames(NamedTuple):
@@ -99,6 +82,10 @@ _called = _Called()
 
 listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []
 """Callbacks run after each outermost method call of a module: `f(module, args, result)`."""
+
+
+_modules: WeakValueDictionary[int, Module] = WeakValueDictionary()
+"""All modules that are alive and have been asked for their parameters, by identity."""
 
 
 def called() -> tuple[Module, ...]:
@@ -169,6 +156,10 @@ class Module:
             if inspect.isfunction(member):
                 setattr(cls, name, _scoped(member))
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        _modules[id(self)] = self
+
     def __repr__(self) -> str:
         parameters = self._module_parameters(True, False, set())
         size = counted(sum(v.size for v in parameters.values()), "element")
@@ -196,7 +187,10 @@ class Module:
     @property
     def parameter_scope(self) -> Scope:
         """The module's own parameters: a dict from names to variables and scopes."""
-        scope: Scope = self.__dict__.setdefault("_parameter_scope", OrderedDict())
+        scope: Scope | None = self.__dict__.get("_parameter_scope")
+        if scope is None:
+            scope = self.__dict__["_parameter_scope"] = OrderedDict()
+            _modules[id(self)] = self
         return scope
 
     @property
@@ -619,10 +613,10 @@ class Module:
 
     def _missing_hint(self, name: str) -> str:
         """The end of an error about an attribute that PyTorch's modules have and this one has not."""
-        if name in ("cpu", "cuda", "to"):
-            return ": Kinnor computes on CPUs"
-        if name in _WRITE:
-            return f"; write {_WRITE[name]}"
+        from .._foreign_names import MODULE  # On a mistake only, not on import.
+
+        if name in MODULE:
+            return f"; write {MODULE[name]}"
         other = _ELSEWHERE.get(name)
         return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 
@@ -644,6 +638,22 @@ class Module:
         if forward is not None:
             return forward(self, *args, **kwargs)
         raise NotImplementedError(f"{type(self).__name__}: expected a method call(...), got none")
+
+
+def parameter_paths() -> dict[int, str]:
+    """The paths of all parameters of the process, by the hashes of their arrays.
+
+    Unlinked copies of a parameter share its array. Paths in modules start with the class of the outermost module.
+    """
+    paths: dict[int, str] = {}
+    for module in list(_modules.values()):
+        if module.parent is None:
+            for path, variable in module._module_parameters(True, False, set()).items():
+                paths[hash(variable.data)] = f"{type(module).__name__}/{path.replace('@', '')}"
+    with parameter_scope("", root):
+        for path, variable in get_parameters(grad_only=False).items():
+            paths.setdefault(hash(variable.data), path)
+    return paths
 
 
 def checked(op: str, module: Any) -> Module:

@@ -109,20 +109,7 @@ __all__ = [
     "Tanh",
 ]
 
-ELSEWHERE = {
-    "AdaptiveAvgPool2d": "GlobalAvgPool",
-    "Conv2DTranspose": "ConvTranspose2d",
-    "Dense": "Linear",
-    "Embed": "Embedding",
-    "GlobalAveragePooling2D": "GlobalAvgPool",
-    "MaxPooling2D": "MaxPool2d",
-}
-"""Names that other libraries have for the same layer."""
-
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        known = [ELSEWHERE[name]] if name in ELSEWHERE else __all__
-        text = absence(f"{__name__}.{name}", known)
-        hint = f"; did you mean {ELSEWHERE[name]!r}?" if name in ELSEWHERE and "did you mean" not in text else ""
-        raise AttributeError(text + hint)
+        raise AttributeError(absence(f"{__name__}.{name}", __all__))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._core import CallError, Function, GraphError, Variable
+from ..core.module import parameter_paths
 from ..display import bytes_of, dtype_name
 from ..parameter import get_parameters
 
@@ -70,7 +71,7 @@ def collect(
 
     Args:
         outputs: The outputs of the graph.
-        parameters: Its parameters by path; by default the parameters of the current scope.
+        parameters: Its parameters by path; by default the parameters of the current scope and of all modules.
         times: Seconds of each function's run.
 
     Returns:
@@ -86,6 +87,8 @@ def collect(
     if all(y.parent is None for y in ends):
         raise GraphError("show: expected a variable that a function computes, got one without parent")
     paths = named(get_parameters(grad_only=False) if parameters is None else parameters)
+    if parameters is None:
+        paths = {**parameter_paths(), **paths}
     walk = Walk(paths, {hash(f): seconds for f, seconds in (times or {}).items()})
     for y in ends:
         y.visit(walk.add)

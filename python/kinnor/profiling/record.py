@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import _core
 from .._core import Function, Variable
 from ..autodiff.anomaly import source_line
+from ..core.module import parameter_paths
 from .cost import Cost, costs
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ __all__ = ["Lane", "Recorder", "Span", "Subject"]
 NOTHING = Cost(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Subject:
     """The subject of a span: a function, fused functions, or a call.
 
@@ -31,6 +32,7 @@ class Subject:
         forward: Cost of a forward run.
         backward: Cost of a backward run.
         is_of_run: Whether `site` is the line that ran the function, because the line that built it is unknown.
+        layer: Path of the parameters without their names, or of the layers around the function; may be empty.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Subject:
     forward: Cost = NOTHING
     backward: Cost = NOTHING
     is_of_run: bool = False
+    layer: str = ""
 
 
 class Span(NamedTuple):
@@ -67,12 +70,56 @@ class Lane:
         self.spans: list[Span] = []
 
 
+class Layers:
+    """Finds the layers of functions: the scopes of their parameters, or those around the layers that they read.
+
+    It holds no functions, which would keep their values in memory. Parameters are looked up when a run ends, all at
+    once.
+    """
+
+    def __init__(self) -> None:
+        self.paths: dict[int, str] = {}
+        """Paths of parameters by the hashes of their arrays."""
+        self.others: set[int] = set()
+        """Arrays of variables that need a gradient and are no parameters."""
+        self.found: dict[int, tuple[str, bool]] = {}
+        """The layers of functions by hash, and whether they are those of parameters of their own."""
+        self.waiting: list[tuple[Subject, int, list[tuple[int, bool]], list[int]]] = []
+        """Subjects without a layer yet: hashes of the function, of arrays that it reads, and of functions before it."""
+
+    def add(self, f: Function, what: Subject) -> None:
+        """Set the layer of a subject in the next call of `settle`."""
+        inputs = f.inputs
+        arrays = [(hash(v.data), v.need_grad) for v in inputs if v.parent is None]
+        self.waiting.append((what, hash(f), arrays, [hash(v.parent) for v in inputs if v.parent is not None]))
+
+    def settle(self) -> None:
+        """Set the layers of the subjects that wait."""
+        if not self.waiting:
+            return
+        new = {key for _, _, arrays, _ in self.waiting for key, is_trained in arrays if is_trained}
+        if not self.paths or new - self.paths.keys() - self.others:
+            self.paths = parameter_paths()
+            self.others |= new - self.paths.keys()
+        for what, function, arrays, before in self.waiting:
+            own = [self.paths[key] for key, _ in arrays if key in self.paths]
+            if own:
+                what.layer = own[0].rpartition("/")[0]
+            else:
+                layer, is_own = next((self.found[f] for f in reversed(before) if f in self.found), ("", False))
+                what.layer = layer.rpartition("/")[0] if is_own else layer
+            self.found[function] = what.layer, bool(own)
+        self.waiting.clear()
+
+
 class Recorder(threading.local):
     """Records spans. Each thread has its own `lane`."""
 
     def __init__(self, lanes: list[Lane]) -> None:
         self.lane = Lane()
         self.known: dict[tuple[int, ...], Subject] = {}
+        self.layers = Layers()
+        self.fused: list[tuple[Subject, Subject]] = []
         lanes.append(self.lane)
 
     def take(self, site: str, since: int = 0) -> None:
@@ -90,14 +137,26 @@ class Recorder(threading.local):
             if end > since:
                 start = max(start, since)
             self.lane.spans.append(Span(phase, self.what(functions, site), start, end, peak))
+        self.layers.settle()
+        for whole, first in self.fused:
+            whole.layer = first.layer
+        self.fused.clear()
 
     def what(self, functions: list[Function], site: str) -> Subject:
         """The subject for a function, or for several fused functions."""
         key = tuple(map(hash, functions))  # hashes of functions are unique for the life of the process
         what = self.known.get(key)
         if what is None:
-            parts = [self.known.get((n,)) or described(f, site, True) for n, f in zip(key, functions, strict=True)]
+            parts = [self.known.get((n,)) or self.described(f, site, True) for n, f in zip(key, functions, strict=True)]
             what = self.known[key] = parts[0] if len(parts) == 1 else together(parts)
+            if len(parts) > 1:
+                self.fused.append((what, parts[0]))
+        return what
+
+    def described(self, f: Function, site: str, is_of_run: bool) -> Subject:
+        """The subject for a function, which gets its layer when the run ends."""
+        what = described(f, site, is_of_run)
+        self.layers.add(f, what)
         return what
 
     def call(self, phase: str, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -120,7 +179,7 @@ class Recorder(threading.local):
         first = y[0] if isinstance(y, (tuple, list)) and y else y
         parent = first.parent if isinstance(first, Variable) else None
         site = source_line() or ""
-        what = Subject(name, site) if parent is None else described(parent, site, False)
+        what = Subject(name, site) if parent is None else self.described(parent, site, False)
         if parent is not None:
             self.known[hash(parent),] = what
         computed = at_once or not isinstance(first, Variable)

@@ -36,6 +36,8 @@ class Row:
         thread: Name of the thread.
         phase: `forward`, `backward`, `build`, `run` (what a run does beside its functions), `update`, `data`, `python`.
         name: Type of the function, or name of the call.
+        layer: Scope of the parameters of the function, such as `Net/hidden`, with the class of a module before its own.
+            A function without parameters has the scope around the layers that it reads. Empty if there is none.
         site: Line of the user's program that built the function or made the call, `path:line, in function`. For a
             function built before the block it is the line that ran it, unless `kinnor.autodiff.detect_anomaly` was
             active then.
@@ -50,6 +52,7 @@ class Row:
     thread: str
     phase: str
     name: str
+    layer: str
     site: str
     shapes: str
     calls: int = 0
@@ -120,13 +123,14 @@ class Profile:
         """The totals as rows, slowest first.
 
         Args:
-            by: Grouping: `function` (each function, line and phase), `line` (each line of the program), `name` (each
-                function type and phase), or `thread`.
+            by: Grouping: `function` (each function, line and phase), `layer` (each layer and phase), `line` (each line
+                of the program), `name` (each function type and phase), or `thread`.
 
         Raises:
             ArgumentError: If `by` has another value.
         """
-        keys = {"function": "thread phase name site shapes", "line": "site", "name": "phase name", "thread": "thread"}
+        keys = {"function": "thread phase name layer site shapes", "layer": "phase layer", "line": "site",
+                "name": "phase name", "thread": "thread"}  # fmt: skip
         if by not in keys:
             raise ArgumentError(f"profile.rows: expected `by` to be one of {list(keys)}, got {by!r}")
         fields = keys[by].split()
@@ -136,8 +140,8 @@ class Profile:
             span = path[-1]
             what = span.what
             covered[lane.name] += own
-            values = {"thread": lane.name, "phase": span.phase, "name": what.name, "site": what.site,
-                      "shapes": what.shapes}  # fmt: skip
+            values = {"thread": lane.name, "phase": span.phase, "name": what.name, "layer": what.layer,
+                      "site": what.site, "shapes": what.shapes}  # fmt: skip
             row = row_of(found, values, fields)
             row.calls += 1
             row.seconds += own * 1e-9
@@ -148,7 +152,7 @@ class Profile:
             row.peak = max(row.peak, span.peak)
         if self._lanes:
             main = self._lanes[0].name
-            rest = {"thread": main, "phase": "python", "name": "Python between", "site": "", "shapes": ""}
+            rest = {"thread": main, "phase": "python", "name": "Python between", "layer": "", "site": "", "shapes": ""}
             row_of(found, rest, fields).seconds += max(0.0, self.seconds - covered[main] * 1e-9)
         return sorted(found.values(), key=lambda row: -row.seconds)
 
@@ -176,13 +180,15 @@ class Profile:
 
     def _cells(self, by: str) -> tuple[list[tuple[str, ...]], tuple[int, ...]]:
         """The cells of the table, and the widths of its columns."""
-        names = {"function": ("phase", "name", "site", "shapes"), "line": ("site",), "name": ("phase", "name"),
-                 "thread": ("thread",)}  # fmt: skip
+        names = {"function": ("phase", "name", "layer", "site", "shapes"), "layer": ("phase", "layer"),
+                 "line": ("site",), "name": ("phase", "name"), "thread": ("thread",)}  # fmt: skip
         if by not in names:
             raise ArgumentError(f"profile.table: expected `by` to be one of {list(names)}, got {by!r}")
         rows = self.rows(by)
         if by == "function" and len({row.thread for row in rows}) > 1:
             names["function"] = ("thread", *names["function"])
+        if by == "function" and not any(row.layer for row in rows):
+            names["function"] = tuple(name for name in names["function"] if name != "layer")
         head = ["line" if name == "site" else name for name in names[by]]
         cells = [(*head, "calls", "ms", "%", "GFLOP", "GFLOP/s", "MiB", "peak MiB")]
         for row in rows[:LINES]:
@@ -256,7 +262,7 @@ class Profile:
             for span in sorted(lane.spans, key=lambda s: (s.start, -s.end)):
                 what = span.what
                 at = {"pid": pid, "tid": tid, "ts": (span.start - self._start) / 1e3}
-                args: dict[str, Any] = {"line": what.site}
+                args: dict[str, Any] = {"line": what.site, **({"layer": what.layer} if what.layer else {})}
                 if what.shapes:
                     cost = what.backward if span.phase == "backward" else what.forward
                     args |= {"shapes": what.shapes, "flop": cost.flop, "bytes": cost.bytes}
@@ -272,7 +278,7 @@ class Profile:
         root: dict[str, Any] = {"name": "all", "ns": 0, "calls": 1, "of": {}}
         for lane, path, own in self._paths():
             steps = [(lane.name, "thread", "")]
-            steps += [(s.what.name, s.phase, f"{s.what.site}\n{s.what.shapes}".strip()) for s in path]
+            steps += [(s.what.name, s.phase, f"{s.what.layer}\n{s.what.site}\n{s.what.shapes}".strip()) for s in path]
             at = root
             at["ns"] += own
             for name, phase, about in steps:
@@ -292,7 +298,7 @@ def row_of(found: dict[tuple[str, ...], Row], values: dict[str, str], fields: Se
     kept = {name: value if name in fields else "" for name, value in values.items()}
     if list(fields) == ["site"]:
         kept["site"] = kept["site"] or values["name"]
-    row = Row(kept["thread"], kept["phase"], kept["name"], kept["site"], kept["shapes"])
+    row = Row(kept["thread"], kept["phase"], kept["name"], kept["layer"], kept["site"], kept["shapes"])
     return found.setdefault(tuple(kept.values()), row)
 
 

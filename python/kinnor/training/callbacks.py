@@ -25,7 +25,7 @@ class Run:
         model: The module or function that `fit` was called with.
         solver: The solver.
         parameters: Parameters and running statistics by name.
-        epoch: Number of the epoch, from 0.
+        epoch: Number of the epoch, from 1.
         step: Number of updates so far, in all epochs.
         logs: Values of this epoch by name; callbacks may add others.
         history: The rows of `logs` of all epochs so far.
@@ -123,7 +123,7 @@ class EarlyStopping(Callback):
 
     Attributes:
         best: The best value; None before the first epoch.
-        best_epoch: Its epoch.
+        best_epoch: Its epoch; 0 before the first one.
 
     Raises:
         RangeError: If `mode` is another one.
@@ -141,7 +141,7 @@ class EarlyStopping(Callback):
         self.patience = _check.count("EarlyStopping", "patience", patience)
         self.restore_best = restore_best
         self.best: float | None = None
-        self.best_epoch = -1
+        self.best_epoch = 0
         self._kept: dict[str, Variable] = {}
         self._is_kept = False
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..solvers import Solver
     from ._graphs import BatchGraph
     from .batches import Batch, Batches
-    from .losses import Measure
+    from .losses import LossName, Measure, MetricName
 
 __all__ = ["fit"]
 
@@ -41,13 +41,13 @@ __all__ = ["fit"]
 def fit(
     model: Module | Callable[..., Any],
     data: Any,
-    loss: Measure | str | None = None,
+    loss: Measure | LossName | None = None,
     *,
     solver: Solver | None = None,
     epochs: int = 10,
     batch_size: int = 32,
     validation: Any = None,
-    metrics: Mapping[str, Measure | str] | Iterable[Measure | str] | str = (),
+    metrics: Mapping[str, Measure | MetricName] | Iterable[Measure | MetricName] | MetricName = (),
     callbacks: Iterable[Callback | Callable[[Run], object]] = (),
     schedule: BaseLearningRateScheduler | None = None,
     monitor: str | None = None,
@@ -237,7 +237,7 @@ class _Worker:
 
     def epoch_loop_start(self, e: int) -> None:
         """Begin an epoch."""
-        self.run.epoch, self.run.logs, self.begun = e, {"epoch": e}, monotonic()
+        self.run.epoch, self.run.logs, self.begun = e + 1, {"epoch": e + 1}, monotonic()
         self.means = _Means()
         self.source = self._following(e)
         for callback in self.callbacks:
@@ -280,7 +280,7 @@ class _Worker:
         run.history.append(run.logs)
         if settings.verbose:
             texts = [f"{name} {shown(value)}" for name, value in run.logs.items() if name != "epoch"]
-            sys.stdout.write(f"epoch {e + 1} of {settings.epochs}: {', '.join(texts)}\n")
+            sys.stdout.write(f"epoch {run.epoch} of {settings.epochs}: {', '.join(texts)}\n")
 
     def save_checkpoint_at_epoch_end(self, e: int) -> None:
         """Write the checkpoint, and end the training if a callback asked for it."""

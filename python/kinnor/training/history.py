@@ -14,14 +14,16 @@ __all__ = ["History"]
 class History(list[dict[str, Any]]):
     """A row for each epoch, by name: `epoch`, `loss`, metrics, the same of the validation with `val_` before, and more.
 
+    Epochs are counted from 1.
+
     Examples:
-        >>> history = History([{"epoch": 0, "loss": 2.0}, {"epoch": 1, "loss": 0.5}])
+        >>> history = History([{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 0.5}])
         >>> history.series("loss")
         [2.0, 0.5]
         >>> print(history)
         epoch  loss
-        0         2
-        1       0.5
+        1         2
+        2       0.5
     """
 
     def series(self, name: str) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .. import functions as F
 from .._core import RangeError, ShapeError
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from .._core import Variable
 
-__all__ = ["LOSSES", "METRICS", "loss_of", "metrics_of"]
+__all__ = ["LOSSES", "METRICS", "LossName", "Measure", "MetricName", "loss_of", "metrics_of"]
 
 Measure: TypeAlias = "Callable[..., Variable]"
+LossName: TypeAlias = Literal["cross_entropy", "binary_cross_entropy", "mse"]
+MetricName: TypeAlias = Literal["accuracy", "cross_entropy", "binary_cross_entropy", "mse"]
 
 
 def _aligned(y: Variable, t: Variable) -> Variable:

@@ -34,7 +34,7 @@ class Trainer:
         for e in range(self.start_epoch, self.start_epoch + worker.max_epoch()):
             worker.epoch_loop_start(e)
             worker.evaluate_at_epoch_start(e)
-            for i in each(range(worker.iter_per_epoch()), f"epoch {e}"):
+            for i in each(range(worker.iter_per_epoch()), f"epoch {e + 1}"):
                 worker.iter_loop_start(i, e)
                 worker.update_in_iteration(i, e)
                 worker.iter_loop_end(i, e)
