@@ -317,3 +317,91 @@ def test_tests_and_workers_find_the_name(tmp_path):
 def test_the_name_is_refused_after_onnx_runtime_itself():
     with pytest.raises(ImportError, match="expected to be imported before onnxruntime"):
         import kinnor.compat.onnxruntime  # noqa: F401
+
+
+def one_node(operator, arrays, opset=18, constants=(), **attributes):
+    """Returns the bytes of a model of one node, whose inputs `constants` are constants, and its feed."""
+    named = {f"x{i}": np.asarray(array) for i, array in enumerate(arrays) if array is not None}
+    held = {name: array for name, array in named.items() if int(name[1:]) in constants}
+    feed = {name: array for name, array in named.items() if name not in held}
+    inputs = [f"x{i}" if array is not None else "" for i, array in enumerate(arrays)]
+    graph = helper.make_graph(
+        [helper.make_node(operator, inputs, ["y"], **attributes)],
+        "one",
+        [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in feed.items()
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(made).SerializeToString(), feed
+
+
+def both(proto, feed):
+    """Returns the outputs of Kinnor and of ONNX Runtime."""
+    ours = nn.onnx.InferenceSession(proto).run(None, feed)[0]
+    return ours, onnxruntime.InferenceSession(proto, providers=["CPUExecutionProvider"]).run(None, feed)[0]
+
+
+DOUBLES = np.array([[1 + 1e-12, -0.3, 1e-60], [1e200, 0.1, -7.25]])
+"""Numbers that float32 rounds, or that are out of its range."""
+
+
+@pytest.mark.parametrize(
+    ("operator", "arrays", "attributes"),
+    [
+        ("Add", (DOUBLES, DOUBLES[::-1].copy()), {}),
+        ("Mul", (DOUBLES, DOUBLES), {}),
+        ("Div", (DOUBLES, DOUBLES[::-1].copy()), {}),
+        ("Exp", (DOUBLES[:, 1:2],), {}),
+        ("MatMul", (DOUBLES, DOUBLES.T.copy()), {}),
+        ("Gemm", (DOUBLES, DOUBLES, DOUBLES[:, :2].copy()), {"transB": 1}),
+        ("ReduceSum", (DOUBLES,), {"keepdims": 0}),
+        ("Softmax", (DOUBLES[:, 1:],), {}),
+        ("Concat", (DOUBLES, DOUBLES), {"axis": 0}),
+        ("Greater", (DOUBLES, np.float64([[1, -0.3, 0]])), {}),
+        ("Clip", (DOUBLES, np.float64(-1e-12), np.float64(1e100)), {}),
+        ("Cast", (np.array([2**24 + 1, 2**53 - 1]),), {"to": TensorProto.DOUBLE}),
+        ("Cast", (DOUBLES[:1],), {"to": TensorProto.FLOAT}),
+    ],
+)
+def test_double_precision_is_computed_in_double_precision(operator, arrays, attributes):
+    ours, theirs = both(*one_node(operator, arrays, **attributes))
+    assert ours.dtype == theirs.dtype
+    np.testing.assert_allclose(ours, theirs, rtol=1e-14)
+
+
+@pytest.mark.parametrize("slope", [(), (1,), (3, 1), (2, 3, 4), (2, 1, 1), (4,)])
+def test_a_slope_that_is_not_used_has_no_effect(slope):
+    x = np.abs(RNG.standard_normal((2, 3, 4))).astype(np.float32)
+    for bad in (np.inf, np.nan, 0.5):
+        ours, theirs = both(*one_node("PRelu", (x, np.full(slope, bad, np.float32))))
+        assert np.array_equal(ours, x)
+        assert np.array_equal(theirs, x)
+    ours, theirs = both(*one_node("PRelu", (-x, RNG.standard_normal(slope).astype(np.float32))))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("place", ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_resized_images_are_those_of_onnx_runtime_and_local(mode, place):
+    for shape, sizes in (
+        ((1, 2, 5, 7), (9, 4)),
+        ((2, 1, 4, 4), (8, 8)),
+        ((1, 1, 6, 3), (6, 7)),
+        ((1, 1, 3, 3), (1, 5)),
+    ):
+        x = RNG.standard_normal(shape).astype(np.float32)
+        to = np.array([*shape[:2], *sizes])
+        proto, feed = one_node(
+            "Resize", (x, None, None, to), constants=(3,), mode=mode, coordinate_transformation_mode=place
+        )
+        ours, theirs = both(proto, feed)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+        spoilt, moved = x.copy(), x.copy()
+        spoilt[..., 1, 1], moved[..., 1, 1] = np.inf, 50.0
+        session = nn.onnx.InferenceSession(proto)
+        apart = session.run(None, {"x0": moved})[0] == ours
+        assert np.array_equal(session.run(None, {"x0": spoilt})[0][apart], ours[apart])

@@ -206,3 +206,32 @@ def test_positions_that_are_nan(mode):
         y = F.warp_by_grid(x, grid, mode, padding)
         y.forward()
         assert y.d.ravel().tolist()[: len(expected)] == expected
+
+
+PLACES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")
+"""Maps from output to input coordinates, for arrays that are not cropped."""
+
+
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("exclude_outside", [0, 1])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_resized_element_depends_on_its_neighbours_only(mode, place, exclude_outside, bad):
+    arguments = {"mode": mode, "coordinate_transformation_mode": place, "exclude_outside": exclude_outside}
+    plain = np.arange(35, dtype=np.float32).reshape(5, 7)
+    for sizes in ((9, 4), (5, 13), (3, 7), (10, 14)):
+
+        def resize(x, sizes=sizes):
+            """Returns the resized array."""
+            y = F.onnx_resize(nn.Variable.from_numpy_array(x), sizes=sizes, **arguments)
+            y.forward()
+            return y.d.copy()
+
+        for at in ((0, 0), (2, 3), (4, 6)):
+            spoilt, moved = plain.copy(), plain.copy()
+            spoilt[at] = bad
+            moved[at] += 1000
+            before, after = resize(plain), resize(spoilt)
+            apart = resize(moved) == before
+            assert apart.any()
+            assert np.array_equal(after[apart], before[apart])

@@ -129,6 +129,65 @@ def test_accumulated_batches_are_one_large_batch():
     np.testing.assert_allclose(one[1].W.d, other[1].W.d, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("accumulate", [2, 3, 4, 7, 100])
+def test_no_batch_of_an_epoch_is_left_out_of_accumulation(accumulate):
+    class Steps(Callback):
+        """Counts the updates and the batches that they are made of."""
+
+        def __init__(self):
+            self.sizes, self.seen = [], 0
+
+        def on_step_end(self, run):
+            """Adds the number of batches since the last update."""
+            self.sizes.append(len(inputs) - self.seen)
+            self.seen = len(inputs)
+
+    inputs = []
+
+    def loss(x):
+        """Returns the loss of a batch in dynamic mode, and counts the batch."""
+        inputs.append(x)
+        return F.mean(PF.affine(x, 1, with_bias=False, w_init=nn.initializer.ConstantInitializer(0.0), name="a"))
+
+    batches = [np.full((2, 1), i, np.float32) for i in range(7)]
+    steps = Steps()
+    with nn.auto_forward():
+        loss(nn.Variable((2, 1)))
+        inputs.clear()
+        nn.fit(loss, batches, epochs=1, accumulate=accumulate, callbacks=[steps], solver=S.Sgd(lr=1), verbose=False)
+    sizes = [min(accumulate, 7 - i) for i in range(0, 7, accumulate)]
+    assert steps.sizes == sizes
+    means = [np.mean(range(i, min(i + accumulate, 7))) for i in range(0, 7, accumulate)]
+    np.testing.assert_allclose(nn.get_parameters()["a/affine/W"].d, -sum(means), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat16"])
+def test_values_in_16_bits_have_the_digits_of_float32(kind):
+    rows, wrong = 1000, 1
+    x = np.tile(np.array([[4.0, -4.0]], np.float32), (rows, 1))
+    t = np.zeros(rows, np.int64)
+    t[:wrong] = 1
+    with nn.autocast(kind):
+        module = L.Linear(2, 2)
+        module.W.d, module.b.d = np.eye(2), 0.0
+        history = nn.fit(
+            module,
+            (x, t),
+            "cross_entropy",
+            metrics={"accuracy": "accuracy", "rows": lambda y, t: F.mean(y * y, axis=1)},
+            validation=(x, t),
+            epochs=1,
+            batch_size=rows,
+            solver=S.Sgd(lr=0),
+            verbose=False,
+        )
+    assert history[-1]["val_accuracy"] == pytest.approx(1 - wrong / rows, abs=1e-6)
+    exact = np.log1p(np.exp(-8)) + 8 * wrong / rows
+    assert history[-1]["loss"] == pytest.approx(exact, rel=1e-5)
+    assert history[-1]["val_loss"] == pytest.approx(exact, rel=1e-5)
+    assert history[-1]["rows"] == pytest.approx(16, rel=1e-6)
+
+
 def test_schedules_clipping_and_decay():
     rates, module = [], network()
     solver = S.Sgd(lr=1.0)
@@ -291,6 +350,10 @@ def test_what_cannot_be_fitted_is_refused(arguments, error):
         ({"schedule": lambda step: 0.1}, "expected `schedule` to be one of .*, got function"),
         ({"callbacks": EarlyStopping("loss")}, "expected `callbacks` to be a list, got EarlyStopping"),
         ({"metrics": "acc"}, "did you mean 'accuracy'"),
+        ({"accumulate": 0}, "expected `accumulate` to be at least 1, got 0"),
+        ({"accumulate": 1.5}, "expected `accumulate` to be a whole number, got 1.5"),
+        ({"epochs": -1}, "expected `epochs` to be at least 0, got -1"),
+        ({"epochs": "3"}, "expected `epochs` to be a whole number, got '3'"),
         ({"callbacks": [EarlyStopping("val_loss")]}, "fit measures it if `validation` is given"),
         ({"callbacks": [EarlyStopping("lss")]}, "did you mean 'loss'"),
     ],

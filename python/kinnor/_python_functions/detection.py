@@ -231,21 +231,50 @@ def onnx_resize(
             outside = outside | ((at < 0) | (at > n - 1)).reshape(along)
         if mode == "nearest":
             indices = np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)
-            ones = type(x).from_numpy_array(np.ones(n, np.float32).reshape(along))  # makes other lengths than n fail
-            held = with_constant(f.mul2(y, ones), 1)
-            y = with_constant(f.gather(held, type(x).from_numpy_array(indices), axis), 1)
+            y = with_constant(f.gather(of_length(y, n, axis), type(x).from_numpy_array(indices), axis), 1)
             continue
         at = places_along(n, np.arange(to, dtype=np.float64), scale, coordinate_transformation_mode, part)
         weights = taps_along(at, n, mode, cubic_coeff_a, bool(exclude_outside))
-        order = [a for a in range(x.ndim) if a != axis] + [axis]
-        matrix = type(x).from_numpy_array(weights.T)
-        rows = f.transpose(y, order) if x.ndim > 1 else f.reshape(y, (1, n))
-        product = with_constant(f.affine(rows, matrix, base_axis=rows.ndim - 1), 1)
-        y = f.transpose(product, np.argsort(order).tolist()) if x.ndim > 1 else f.reshape(product, (to,))
+        y = resampled(y, weights, axis)
     if outside.any():
         where = type(x).from_numpy_array(outside.astype(np.float32))
         y = with_constant(f.bool_fill(y, where, float(extrapolation_value)), 1)
     return f.identity(y) if y is x else y
+
+
+def of_length(x: T, n: int, axis: int) -> T:
+    """Returns `x`, by a function that fails if the axis gets another length than `n`."""
+    ones = np.ones([n if a == axis else 1 for a in range(x.ndim)], np.float32)
+    return with_constant(f.mul2(x, type(x).from_numpy_array(ones)), 1)
+
+
+def resampled(x: T, weights: NDArray[np.float64], axis: int) -> T:
+    """Interpolates along an axis.
+
+    Each result reads only the elements whose weight is not zero: an infinite element times zero is NaN.
+
+    Args:
+        x: Input.
+        weights: The weight of each element of the axis for each result, shape (results, elements).
+        axis: The axis.
+    """
+    n = np.count_nonzero(weights, axis=1)
+    taps = max(int(n.max(initial=0)), 1)
+    # The elements of a result by falling size of their weights. The last one is read several times if there are fewer
+    # than `taps`, each time with the same part of its weight.
+    elements = np.argsort(-np.abs(weights), axis=1, kind="stable")[:, :taps]
+    last = np.maximum(n - 1, 0)[:, None]
+    parts = np.minimum(np.arange(elements.shape[1]), last)
+    elements = np.take_along_axis(elements, parts, 1)
+    shares = np.take_along_axis(weights, elements, 1)
+    shares = np.where(parts == last, shares / (elements.shape[1] - last), shares).astype(np.float32)
+    along = [-1 if a == axis else 1 for a in range(x.ndim)]
+    found: list[T] = []
+    x = of_length(x, weights.shape[1], axis)
+    for element, share in zip(elements.T, shares.T, strict=True):
+        read = with_constant(f.gather(x, type(x).from_numpy_array(element.astype(np.int64)), axis), 1)
+        found.append(with_constant(f.mul2(read, type(x).from_numpy_array(share.reshape(along))), 1))
+    return f.add_n(*found) if len(found) > 1 else found[0]
 
 
 def resized(shape: Sequence[int], scales: Sequence[float], sizes: Sequence[int]) -> list[int]:

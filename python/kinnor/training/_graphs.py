@@ -11,6 +11,7 @@ from .. import functions as F
 from .._core import CallError, Variable
 from ..core import Module
 from ..grad_mode import no_grad
+from .losses import in_float32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -123,4 +124,5 @@ def _mean(what: str, name: str, value: Any) -> Variable:
     """Returns the mean of a result, after a check that it is a Variable."""
     if not isinstance(value, Variable):
         raise CallError(f"fit: expected `{what}` to give Variables, got {type(value).__name__} for {name!r}")
-    return value if value.size == 1 else F.mean(value)
+    with in_float32():
+        return value if value.size == 1 else F.mean(value)

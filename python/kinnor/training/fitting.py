@@ -7,8 +7,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import _core, solvers
-from .._core import CallError, ParameterError, Variable
+from .. import _check, _core, solvers
+from .._core import CallError, ParameterError, RangeError, Variable
 from .._suggest import explained
 from ..checkpoint import load_checkpoint, save_checkpoint
 from ..core import Module
@@ -82,7 +82,7 @@ def fit(
         monitor: Name of the value that a `PlateauScheduler` follows; `val_loss` by default, `loss` without validation.
         weight_decay: Rate of the solver's weight decay; 0 for none.
         clip_norm: Largest common norm of all gradients; 0 for no limit.
-        accumulate: Number of batches whose mean gradient makes an update.
+        accumulate: Number of batches whose mean gradient makes an update. The last update of an epoch may have fewer.
         checkpoint: Path of a checkpoint that is written after each epoch.
         resume: True to go on from the checkpoint if the file exists. A run that has all its epochs trains no further.
         parameters: A module or parameters by name, if `model` is a function that has them elsewhere than in the current
@@ -96,6 +96,7 @@ def fit(
 
     Raises:
         CallError: If data, loss or metrics are none.
+        RangeError: If `epochs` is negative or `accumulate` is below 1.
         ParameterError: If a checkpoint does not fit.
 
     Examples:
@@ -116,6 +117,9 @@ def fit(
     if not callable(model):
         raise CallError(f"fit: expected `model` to be a module or a function, got {type(model).__name__}")
     check_arguments(solver, schedule, callbacks)
+    if (epochs := _check.whole("fit", "epochs", epochs)) < 0:
+        raise RangeError(f"fit: expected `epochs` to be at least 0, got {epochs}")
+    accumulate = _check.count("fit", "accumulate", accumulate)
     graphs = BatchGraphs(model, loss_of(loss), metrics_of(metrics))
     worker = _Worker(
         graphs,
@@ -228,7 +232,7 @@ class _Worker:
 
     def iter_per_epoch(self) -> int:
         """Returns the number of updates of an epoch."""
-        return max(1, len(self.data) // self.settings.accumulate)
+        return max(1, -(-len(self.data) // self.settings.accumulate))
 
     def training_prepare(self) -> None:
         """Does nothing."""
@@ -258,6 +262,7 @@ class _Worker:
 
     def update_in_iteration(self, i: int, e: int) -> None:
         """Make an update."""
+        self.updater.accum_grad = max(1, min(self.settings.accumulate, len(self.data) - i * self.settings.accumulate))
         self.updater.update(i, e)
         self.run.step += 1
 
@@ -332,8 +337,8 @@ class _Worker:
     def _prepare_update(self, i: int, e: int) -> None:
         """Scales, clips and decays the gradients and sets the learning rate, as the settings say."""
         solver, settings = self.run.solver, self.settings
-        if settings.accumulate > 1:
-            solver.scale_grad(1 / settings.accumulate)
+        if self.updater.accum_grad > 1:
+            solver.scale_grad(1 / self.updater.accum_grad)
         if settings.schedule is not None:
             solver.set_learning_rate(settings.schedule.get_learning_rate(self.run.step))
         if settings.clip_norm:

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .. import functions as F
 from .._core import RangeError, ShapeError
 from .._suggest import question
+from ..context import Context, context_scope, get_current_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
 
     from .._core import Variable
 
-__all__ = ["LOSSES", "METRICS", "LossName", "Measure", "MetricName", "loss_of", "metrics_of"]
+__all__ = ["LOSSES", "METRICS", "LossName", "Measure", "MetricName", "in_float32", "loss_of", "metrics_of"]
 
 Measure: TypeAlias = "Callable[..., Variable]"
 LossName: TypeAlias = Literal["cross_entropy", "binary_cross_entropy", "mse"]
 MetricName: TypeAlias = Literal["accuracy", "cross_entropy", "binary_cross_entropy", "mse"]
+
+
+def in_float32() -> AbstractContextManager[Any]:
+    """A scope that computes in float32 if the current context has 16 bits, in which a mean keeps two or three digits.
+
+    Returns:
+        A context manager.
+    """
+    current = get_current_context()
+    if current.compute_type not in ("half", "bfloat16"):
+        return nullcontext()
+    return context_scope(Context(["cpu:float"], current.array_class, current.device_id))
 
 
 def _aligned(y: Variable, t: Variable) -> Variable:
@@ -37,22 +52,26 @@ def _labels(op: str, y: Variable, t: Variable) -> Variable:
 
 def cross_entropy(y: Variable, t: Variable) -> Variable:
     """Mean of softmax and cross entropy of logits (..., classes) and labels (...) or (..., 1)."""
-    return F.mean(F.softmax_cross_entropy(y, _labels("cross_entropy", y, t), axis=y.ndim - 1))
+    with in_float32():
+        return F.mean(F.softmax_cross_entropy(y, _labels("cross_entropy", y, t), axis=y.ndim - 1))
 
 
 def binary_cross_entropy(y: Variable, t: Variable) -> Variable:
     """Mean of sigmoid and cross entropy of logits and targets from 0 to 1."""
-    return F.mean(F.sigmoid_cross_entropy(y, _aligned(y, t)))
+    with in_float32():
+        return F.mean(F.sigmoid_cross_entropy(y, _aligned(y, t)))
 
 
 def mse(y: Variable, t: Variable) -> Variable:
     """Mean squared error."""
-    return F.mean(F.squared_error(y, _aligned(y, t)))
+    with in_float32():
+        return F.mean(F.squared_error(y, _aligned(y, t)))
 
 
 def accuracy(y: Variable, t: Variable) -> Variable:
     """Share of rows whose largest output is at the label."""
-    return 1 - F.mean(F.top_n_error(y, _labels("accuracy", y, t), axis=y.ndim - 1))
+    with in_float32():
+        return 1 - F.mean(F.top_n_error(y, _labels("accuracy", y, t), axis=y.ndim - 1))
 
 
 LOSSES: dict[str, Measure] = {

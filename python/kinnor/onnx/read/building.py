@@ -256,22 +256,23 @@ def _is_cast_to_real(node: Node) -> bool:
     return node.operator == "Cast" and reading.dtype_of(node.get("to")).kind == "f"
 
 
+_FLOAT64 = np.dtype(np.float64)
 _AS_IT_IS: AbstractContextManager[Any] = nullcontext()
 """A context manager that keeps the current context."""
 
 
 def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:
-    """The context of a node: double precision for integers of 16 bits and more, as float32 rounds from 2^24 on.
+    """The context of a node: double precision for float64, and for integers of 16 bits and more.
 
-    Casts to floats keep the default precision.
+    Float32 rounds integers from 2^24 on. Casts of integers to narrower floats keep the default precision.
     """
-    is_wide = False
-    for value in given:
-        dtype = value.dtype
-        if dtype.kind == "f":
-            return _AS_IT_IS
-        is_wide |= dtype.kind in "iu" and dtype.itemsize > 1
-    return context_scope(_DOUBLE) if is_wide and not _is_cast_to_real(node) else _AS_IT_IS
+    kinds = {value.dtype for value in given}
+    if any(dtype.kind == "f" for dtype in kinds):
+        return context_scope(_DOUBLE) if _FLOAT64 in kinds else _AS_IT_IS
+    if _is_cast_to_real(node):
+        return context_scope(_DOUBLE) if reading.dtype_of(node.get("to")) == _FLOAT64 else _AS_IT_IS
+    is_wide = any(dtype.kind in "iu" and dtype.itemsize > 1 for dtype in kinds)
+    return context_scope(_DOUBLE) if is_wide else _AS_IT_IS
 
 
 @contextmanager

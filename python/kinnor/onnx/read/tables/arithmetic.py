@@ -115,7 +115,11 @@ def _prelu(node: Node) -> Variable:
     """Builds `PRelu`."""
     x, slope = node.x(0), node.x(1)
     slope = per_channel(slope, 1, x.ndim) if node.version < 7 else slope
-    return F.maximum_scalar(x, 0.0) + slope * F.minimum_scalar(x, 0.0)
+    wide = [axis - slope.ndim for axis, length in enumerate(slope.shape) if length != 1]
+    if x.ndim and (not wide or (len(wide) == 1 and slope.size == x.shape[wide[0]])):
+        return F.prelu(x, reshape(slope, (slope.size,)), x.ndim + wide[0] if wide else 0)
+    # A selection, because an infinite slope times the zero of a positive element is NaN.
+    return F.where(F.greater_scalar(x, 0.0), x, slope * F.minimum_scalar(x, 0.0))
 
 
 def _shrink(node: Node) -> Any:

@@ -9,8 +9,9 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
+from ...._python_functions.detection import resampled
 from ..values import Row
-from .building import per_channel, reshape
+from .building import per_channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -245,6 +246,8 @@ def _resize(node: Node) -> Variable:
         for axis, scale in zip(axes, given, strict=True):
             start, end = parts[axis]
             lengths[axis], scales[axis] = int(np.floor(x.shape[axis] * (end - start) * scale)), scale
+    if mode == "linear" and (made := _interpolated(node, x, lengths, scales, where)) is not None:
+        return made
     y, inside = x, np.ones((), bool)
     for axis in range(ndim):
         size, length = x.shape[axis], lengths[axis]
@@ -259,6 +262,26 @@ def _resize(node: Node) -> Variable:
         kept = Variable.from_numpy_array(np.broadcast_to(inside, y.shape).astype(np.float32))
         y = F.where(kept, y, F.constant(node.get("extrapolation_value", 0.0), y.shape))
     return F.identity(y) if y is x else y
+
+
+def _interpolated(
+    node: Node, x: Variable, lengths: Sequence[int], scales: Sequence[float], where: str
+) -> Variable | None:
+    """A linear `Resize` of the last axes by `interpolate`, or None if that function places elements elsewhere."""
+    changed = [k for k, (size, length) in enumerate(zip(x.shape, lengths, strict=True)) if length != size]
+    exact = all(scale == length / size for size, length, scale in zip(x.shape, lengths, scales, strict=True) if size)
+    first = changed[0] if changed else x.ndim
+    if where not in ("align_corners", "asymmetric", "half_pixel", "pytorch_half_pixel") or not exact or x.size == 0:
+        return None
+    if (
+        not 0 < x.ndim - first <= 3
+        or min(lengths[first:]) < 2
+        or node.get("antialias", 0)
+        or node.get("exclude_outside")
+    ):
+        return None
+    aligned, half = where == "align_corners", where.endswith("half_pixel")
+    return F.interpolate(x, output_size=lengths[first:], mode="linear", align_corners=aligned, half_pixel=half)
 
 
 def _half_pixel(at: Any, size: int, length: int, scale: float, *_: float) -> Any:
@@ -331,12 +354,7 @@ def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
     if mode == "nearest":
         chosen = Variable.from_numpy_array(np.argmax(matrix, axis=1).astype(np.int64))
         return F.gather(x, chosen, axis=axis)
-    order = [k for k in range(x.ndim) if k != axis] + [axis]
-    weights = Variable.from_numpy_array(np.ascontiguousarray(matrix.T).astype(np.float32))
-    last = F.transpose(x, order)
-    y = F.affine(reshape(last, (last.size // last.shape[-1], last.shape[-1])), weights)
-    back = [order.index(k) for k in range(x.ndim)]
-    return F.transpose(reshape(y, (*last.shape[:-1], matrix.shape[0])), back)
+    return resampled(x, matrix, axis)
 
 
 CONVOLUTIONS: dict[tuple[str, str], Row] = {
