@@ -21,7 +21,7 @@ def chain_loss(x, w, n=5):
 
 
 def fresh(xs, build=chain_loss):
-    """Returns the gradients of a newly built graph."""
+    """Builds a graph on copies of the leaves `xs`, runs it, and returns the gradient of each leaf."""
     copies = [nn.Variable.from_numpy_array(x.d, need_grad=True) for x in xs]
     y = build(*copies)
     y.forward()

@@ -54,7 +54,7 @@ def test_nan_inputs_are_reported(run):
     ],
 )
 def test_backward(run, differentiate):
-    """The same for a gradient that is not finite."""
+    """Each way to differentiate names the function whose gradient is not finite, and the line that built it."""
     x = leaf(0, 1)
     with autodiff.detect_anomaly():
         h = x**0.5

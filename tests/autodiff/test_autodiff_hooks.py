@@ -73,7 +73,8 @@ def test_a_removed_hook_is_freed():
         """A hook that leaves the gradient unchanged."""
 
         def __call__(self, g):
-            return None
+            """Returns None, which leaves the gradient unchanged."""
+            return
 
     x, callback = leaf(3), Callback()
     reference = weakref.ref(callback)

@@ -68,6 +68,7 @@ def test_set_grad_enabled_acts_immediately():
 
     @set_grad_enabled(False)
     def f():
+        """True if gradients are enabled while it runs."""
         return is_grad_enabled()
 
     assert is_grad_enabled()
@@ -92,6 +93,7 @@ def test_decorators(decorator):
 
         @decorator
         def method(self):
+            """True if gradients are enabled while it runs."""
             return is_grad_enabled()
 
     assert Model().method() is False
@@ -103,10 +105,12 @@ def test_enabling_decorators():
 
     @enable_grad
     def f():
+        """True if gradients are enabled while it runs."""
         return is_grad_enabled()
 
     @enable_grad()
     def g():
+        """True if gradients are enabled while it runs."""
         return is_grad_enabled()
 
     with no_grad():
@@ -129,7 +133,7 @@ def test_generators():
 
     @no_grad
     def g(n):
-        """Records the mode at each step."""
+        """A generator that records at each of `n` steps if gradients are enabled."""
         try:
             for i in range(n):
                 seen.append(is_grad_enabled())

@@ -7,7 +7,7 @@ from kinnor import autodiff
 
 
 def loss_and_inputs(row, at_once):
-    """Returns a computed loss, and the variables to differentiate by."""
+    """Returns a loss of the row's operation that has run, and the variables to differentiate by."""
     xs = variables(row)
     with nn.auto_forward(at_once):
         loss = loss_of(row, call(row, xs))

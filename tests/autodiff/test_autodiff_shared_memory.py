@@ -48,7 +48,7 @@ WAYS = {
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("hooked", [False, True])
 def test_functions_that_share_memory(way, skip, hooked):
-    """Chains of functions without handles; a value of the first may be read by another function of the same loss."""
+    """Chains whose functions share memory give the same gradients with and without `retain_graph`."""
     for names in itertools.product(STEPS, repeat=2 if hooked else 3):
         found = []
         for retain in (True, False):
@@ -75,7 +75,10 @@ def test_functions_that_share_memory(way, skip, hooked):
 @pytest.mark.parametrize("owner", ["tanh", "softmax", "sine"])
 @pytest.mark.parametrize("second", ["whole", "from the reshaped"])
 def test_another_loss_still_reads_the_memory(owner, held, second):
-    """The second is differentiated down to what they share, which the first has freed above."""
+    """The gradient of a second loss is right down to the value that both read.
+
+    Above it the first has freed the graph.
+    """
     x = positive_leaf(4, 6)
     r = F.reshape(STEPS[owner](x), (24,))
     first, other = F.sum(F.sin(r) * r), F.sum(F.exp(r) * r)

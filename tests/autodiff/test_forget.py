@@ -26,7 +26,7 @@ def call_directly(func, *xs, **_):
 
 
 def gradients(build, leaves, dynamic, seed=3):
-    """Returns the gradients of the result of `build`, in static or dynamic mode."""
+    """Seeds the random numbers, builds and runs a graph, and returns the gradients of its leaves."""
     nn.seed(seed)
     for v in leaves:
         v.grad.zero()
@@ -399,7 +399,7 @@ def test_running_it_forward_again():
 
 
 def inner(a, b):
-    """The inner function of a segment."""
+    """A segment that ignores its second input."""
     return F.sin(a)
 
 
@@ -444,21 +444,27 @@ def test_a_segment_with_a_users_function_that_leaves_a_gradient_alone():
         """A user's function that leaves the gradient of an input unset."""
 
         def min_outputs(self):
+            """Declares one output."""
             return 1
 
         def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
             return False
 
         def grad_depends_input_data(self, i, j):
+            """Declares that the gradients read the inputs."""
             return True
 
         def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
             outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
+            """Computes the output."""
             outputs[0].d = inputs[0].d * 2
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
+            """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
             if propagate_down[0]:
                 inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
 

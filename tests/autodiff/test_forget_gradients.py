@@ -102,7 +102,7 @@ def test_inputs_returned_unchanged(dynamic):
 
 
 def several(ys):
-    """Returns the outputs as a tuple."""
+    """Returns the outputs of a function, which may be one variable, as a tuple."""
     return ys if isinstance(ys, tuple) else (ys,)
 
 

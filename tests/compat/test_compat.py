@@ -22,7 +22,7 @@ def python(*arguments, cwd=None):
 
 
 def run(program):
-    """Runs a program after importing the compatibility names. Returns the words that it prints."""
+    """Runs a program after importing NNabla's names. Returns the words that it prints."""
     done = python("-c", "import kinnor.compat.nnabla\n" + textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

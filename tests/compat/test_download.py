@@ -23,7 +23,7 @@ def home(monkeypatch, tmp_path):
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Announces a file of a thousand bytes. The path of the request selects the length that it sends."""
+    """Serves files of 1,000 bytes. All but `whole.bin` break off after 500, and `none.bin` does not exist."""
 
     asked = 0
 
@@ -39,7 +39,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.wfile.write(bytes(1000 if self.path == "/whole.bin" else 500))
 
     def log_message(self, *args):
-        pass
+        """Prints nothing."""
 
 
 @pytest.fixture

@@ -400,7 +400,9 @@ def test_a_mask_of_floats_is_refused_as_index(mask):
 
 
 def sequence(clear_buffer, steps=3, share=True):
-    """Truncated backpropagation: the last state of a sequence shares its array with the first state of the next."""
+    """Returns the gradients of `steps` runs of an LSTM. With `share`, each run starts in the array of the last state
+    before.
+    """
     nn.seed(7)
     x = [variable(2, 3) for _ in range(2)]
     with nn.parameter_scope("", {}):

@@ -22,7 +22,7 @@ def images(*shape):
 
 
 def normalized(h, axes=(1,), name="bn", batch_stat=False):
-    """A batch normalization with trained statistics and parameters."""
+    """Returns a batch normalization of `h` whose parameters and statistics have fixed values."""
     shape = [1] * h.ndim
     shape[axes[0]] = h.shape[axes[0]]
     rng = np.random.RandomState(5)
@@ -124,7 +124,7 @@ def test_folded_parameters_have_single_precision():
 
 
 def network(x, last=False):
-    """Returns a network with channels first or last."""
+    """Returns a small convolutional network on `x`, with channels last if `last`."""
     axes, own = ((3,), {"channel_last": True}) if last else ((1,), {})
     h = F.relu(normalized(PF.convolution(x, 8, (3, 3), pad=(1, 1), **own), axes))
     h = F.concatenate(h, PF.convolution(h, 4, (1, 1), name="second", **own), axis=axes[0])
@@ -200,6 +200,7 @@ def test_a_modifier_that_gives_no_variable_is_refused():
         """A modifier that returns a number."""
 
         def modify(self, f, inputs):
+            """Returns a number, which is no variable."""
             return 3
 
     with pytest.raises(TypeError, match="expected a Variable or None, got 3"):

@@ -39,7 +39,7 @@ def test_the_gradient_of_the_root_stays_after_a_clearing_run():
 
 
 def recorded(run):
-    """Runs with a record of cleared inputs. Returns the flags for each function."""
+    """Calls `run`. Returns, for each function that ran, if each of its inputs was cleared."""
     _core.record_clear_flags(True)
     try:
         run()
@@ -109,21 +109,27 @@ class Scaled(F.PythonFunction):
         self.factor = factor
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].d = inputs[0].d * self.factor
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if propagate_down[0]:
             inputs[0].g = outputs[0].g * self.factor + (inputs[0].g if accum[0] else 0)
 

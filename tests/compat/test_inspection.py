@@ -190,6 +190,7 @@ def test_times_of_a_profiled_graph_come_from_the_engine(loss, monkeypatch):
     profiler.time_profiling_backward()
 
     def told():  # Replaces the engine's records: functions, backward flag, nanoseconds since start and end, memory.
+        """Replaces the engine's records: functions, backward flag, nanoseconds since start and end, memory."""
         return [([f], False, 900 + 100 * n, 800, 0) for n, f in enumerate(profiler._functions)]
 
     monkeypatch.setattr(nn._core, "take_timings", told)

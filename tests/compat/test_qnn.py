@@ -47,7 +47,7 @@ def configuration(kind=qnn.QATConfig, **args):
 
 
 def functions(y):
-    """Returns the types of all functions in one line, with short names."""
+    """Returns the types of all functions above `y` in one line, with short names."""
     found = []
     y.visit(lambda f: found.append(f.info.type_name))
     return " ".join(found).replace("QuantizeLinear DequantizeLinear", "QD").replace("Recorder", "")
@@ -206,7 +206,7 @@ def test_a_network_for_evaluation_is_written(tmp_path):
 
 
 def y_inputs(y):
-    """Returns the leaves of a graph."""
+    """Returns the leaves of the graph above `y`."""
     found = []
     y.visit(lambda f: found.extend(v for v in f.inputs if v.parent is None))
     return found
@@ -266,7 +266,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("call", "kind", "told"), WRONG.values(), ids=WRONG)
 def test_errors(call, kind, told):
-    """Each wrong use raises the named class of error, which is also a `kinnor.Error`."""
+    """Each wrong use raises the error class of its row, with a text that contains `told`."""
     with pytest.raises(kind, match=told) as found:
         call()
     assert isinstance(found.value, nn.Error)

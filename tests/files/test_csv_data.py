@@ -16,7 +16,7 @@ IMAGES = np.arange(5 * 4 * 6, dtype=np.uint8).reshape(5, 4, 6) * 2
 
 @pytest.fixture
 def folder(tmp_path):
-    """Returns a folder with images, an array and a CSV file that lists them."""
+    """Returns a temporary folder with images, an array file, and a CSV file that lists them."""
     for i, image in enumerate(IMAGES):
         write_image(tmp_path / f"{i}.png", image)
     np.save(tmp_path / "a.npy", np.ones((2, 2)))

@@ -22,7 +22,7 @@ both = pytest.mark.parametrize("use_thread", [False, True], ids=["direct", "thre
 
 
 def number(i):
-    """Returns example number `i`."""
+    """Returns example number `i`: a tuple of the number itself."""
     return (np.float32(i),)
 
 
@@ -400,7 +400,7 @@ class Own(DataSource):
         self.reset()
 
     def reset(self):
-        """Draws a new order."""
+        """Draws a new order of the examples if the source shuffles, and starts at the first."""
         self._indexes = self._rng.permutation(self._size) if self._shuffle else np.arange(self._size)
         super().reset()
 
@@ -461,7 +461,7 @@ def test_memory_cache_that_is_too_small_passes_through(monkeypatch):
 
 def test_concatenated_sources():
     def parts():
-        """Returns two sources to concatenate."""
+        """Returns a source of three numbers from 0, and one of two numbers from 10."""
         return [SimpleDataSource(number, 3), SimpleDataSource(lambda i: (10 + i,), 2)]
 
     with data_iterator_concat_datasets(parts(), 5) as batches:
@@ -555,7 +555,9 @@ SHARED = {
 @pytest.mark.parametrize("kind", SHARED)
 def test_iterators_that_share_a_generator_do_not_change_each_others_orders(kind, use_thread):
     def orders(turns):
-        """Returns the orders of both iterators."""
+        """Returns the orders in which two iterators with one generator give their examples. `turns` says which iterator
+        is next.
+        """
         rng = np.random.RandomState(1)
         made = [data_iterator_simple(number, 12, 4, True, rng, use_thread, **SHARED[kind]) for _ in range(2)]
         if kind == "slice":

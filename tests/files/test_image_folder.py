@@ -68,7 +68,7 @@ def test_folders_without_images_are_refused(tmp_path):
 
 
 def numbers(n=40, delay=0.0, seen=None, shuffle=False):
-    """Returns a source of numbers that notes the threads it is read in."""
+    """Returns a source of `n` pairs (i, i squared). Appends each index and the reading thread to `seen`."""
 
     def read(i):
         """Returns (i, i squared) after a delay. Notes the index and the thread."""
@@ -134,6 +134,7 @@ def test_sources_that_workers_cannot_read_are_refused():
         """A shuffled source that does not tell epochs apart."""
 
         def _get_data(self, position):
+            """Returns the position as the only value of the example."""
             return (position,)
 
     with pytest.raises(DataError, match="expected a source that defines _get_data_of_generation"):

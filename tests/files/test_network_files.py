@@ -29,7 +29,7 @@ PROTO = Path(schema.__file__).with_name("nnabla.proto")
 
 
 def refusal(described):
-    """Returns the error of a graph that cannot be written, or None."""
+    """Returns the error that writing a network description raises, or None if it can be written."""
     try:
         described.as_proto(variable_batch_size=False)
     except NetworkError as error:
@@ -38,12 +38,12 @@ def refusal(described):
 
 
 def variable(values):
-    """Returns a variable of a type that files can hold."""
+    """Returns a variable in float32 for real numbers, since files hold no other real type; None for None."""
     return None if values is None else nn.Variable.from_numpy_array(np.asarray(values, _kind(values)))
 
 
 def _kind(values):
-    """Returns float32 for real numbers, else the type itself."""
+    """Returns the type in which files hold these values: float32 for real numbers, else their own."""
     return np.float32 if values.dtype.kind == "f" else values.dtype
 
 
@@ -187,18 +187,23 @@ def test_functions_that_files_cannot_hold_are_refused(tmp_path):
 
         @property
         def name(self):
+            """The name of the function in graphs."""
             return "Mine"
 
         def min_outputs(self):
+            """Declares one output."""
             return 1
 
         def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
             outputs[0].reset_shape(inputs[0].shape, True)
 
         def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
             return False
 
         def grad_depends_input_data(self, i, j):
+            """Declares that no gradient reads an input."""
             return False
 
     x = nn.Variable((2, 3))
@@ -209,7 +214,7 @@ def test_functions_that_files_cannot_hold_are_refused(tmp_path):
 
 
 def _put(y):
-    """Assigns to the first element in place."""
+    """Returns `y` after assigning 1 to its first element in place."""
     y[0] = 1
     return y
 
@@ -225,7 +230,7 @@ def test_a_batch_axis_in_another_place_is_refused(tmp_path):
 
 
 def _joining(between):
-    """Returns a network that joins the batch with another axis, and its description."""
+    """Returns input and output of a network that joins the batch with another axis, and its description."""
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(1, 2, 3, 4).astype(np.float32))
     y = F.reshape(between(PF.affine(x, 6, base_axis=2)), (2, 3, 2))
     return x, y, {"networks": [{"name": "net", "batch_size": 1, "outputs": {"y": y}, "names": {"x": x}}]}
@@ -314,7 +319,7 @@ def test_passes_change_networks(tmp_path):
     loader = NnpLoader(str(tmp_path / "net.nnp"))
 
     def built(*changes, batch_size=2):
-        """Builds the network with these changes by a pass."""
+        """Builds the network after these calls of methods of a `NnpNetworkPass`."""
         callback = NnpNetworkPass()
         for name, *args in changes:
             getattr(callback, name)(*args)
@@ -364,7 +369,7 @@ def test_passes_change_networks(tmp_path):
 
     @given.on_generate_variable("x")
     def put(v):
-        """Replaces a variable by `mine`."""
+        """Replaces the variable `x` by `mine`."""
         v.variable = mine
         return v
 

@@ -46,7 +46,7 @@ def network(n=2):
 
 
 def described():
-    """Returns path, shape, need_grad, type and bytes of each parameter."""
+    """Returns path, shape, need_grad, type and bytes of each parameter, to compare two states."""
     return [
         (key, v.shape, v.need_grad, v.data.dtype, v.d.tobytes())
         for key, v in nn.get_parameters(grad_only=False).items()
@@ -117,6 +117,7 @@ class Pipe:
         self.written = b""
 
     def write(self, data):
+        """Appends the bytes."""
         self.written += data
 
 

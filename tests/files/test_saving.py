@@ -106,7 +106,7 @@ def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
 
 
 def write_on(path, value, told):
-    """Saves increasing values, and reports each value that is on the disk."""
+    """Saves increasing values for ever. Writes each value to the pipe `told` once its file is complete."""
     while True:
         value += 1
         save(path, value)
@@ -114,7 +114,7 @@ def write_on(path, value, told):
 
 
 def kill(path, value, rng, n_saves):
-    """Kills a writer within some saves and checks the remaining files. Returns the value that the file has then."""
+    """Forks a writer, kills it within its first saves and checks the files. Returns the value in the file."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(

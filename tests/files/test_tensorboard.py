@@ -27,7 +27,7 @@ def loss():
 
 
 def read(folder):
-    """Returns the records in a folder."""
+    """Returns TensorBoard's reader with the records of a folder."""
     return EventAccumulator(str(folder), size_guidance=dict.fromkeys(("scalars", "images", "histograms"), 0)).Reload()
 
 

@@ -62,7 +62,7 @@ def build(nodes, flags=None, at_once=False):
 
 
 def kept(nodes, made, flags):
-    """Returns the variables that the program still holds: leaves, the last one, and drawn ones."""
+    """Removes the variables that the program does not hold from `made`. Returns the other ones."""
     held = [n for i, n in enumerate(nodes) if i in flags["held"] or n.op is None or n is nodes[-1]]
     chosen = {node: made[node] for node in held}
     made.clear()

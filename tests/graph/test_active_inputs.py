@@ -26,25 +26,32 @@ class Counted(PythonFunction):
 
     @property
     def name(self):
+        """The name of the function in graphs."""
         return "Counted"
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Copies the input, and counts the run."""
         self.runs += 1
         outputs[0].d = inputs[0].d
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g + (inputs[0].g if accum[0] else 0)
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
 
@@ -57,7 +64,7 @@ def built(name):
 
 
 def expected(name, leaves, mask):
-    """Returns the value and the gradients if only the inputs chosen by `mask` take part."""
+    """Returns the value and the gradients of `name` if only the inputs that `mask` selects take part."""
     chosen = [x.d.copy() for x, is_chosen in zip(leaves, mask, strict=True) if is_chosen]
     y = REDUCE[name](chosen, axis=0)
     parts = zip(leaves, mask, strict=False)

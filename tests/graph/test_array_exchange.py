@@ -225,15 +225,18 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
             self.values = np.arange(3, dtype=np.float32)
 
         def __dlpack__(self):
+            """Exports the memory as a capsule that records when it is freed."""
             return self.values.view(Lent).__dlpack__()
 
         def __dlpack_device__(self):
+            """Returns the device: the CPU."""
             return (1, 0)
 
     class Lent(np.ndarray):
         """An array that records its deletion."""
 
         def __del__(self):
+            """Records the deletion."""
             returned.append(True)
 
     a = from_dlpack(Owner())

@@ -17,14 +17,14 @@ AGAIN = r"run forward\(\) again|call forward\(\) first"
 
 
 def world():
-    """Returns a leaf, an intermediate result and a loss."""
+    """Returns the leaf, an intermediate result and the loss of a small graph."""
     x = nn.Variable.from_numpy_array(np.ones(N, np.float32), need_grad=True)
     h = F.tanh(F.exp(x))
     return x, h, F.sum(F.sin(h))
 
 
 def loss(x):
-    """The loss of `world` in NumPy."""
+    """Returns the loss of `world` for the leaf's values `x`, in NumPy."""
     return np.sin(np.tanh(np.exp(np.asarray(x, np.float64)))).sum()
 
 
@@ -245,7 +245,7 @@ def test_hooks_on_gradients():
 
 
 def few_rows():
-    """Returns the first rows of every operation."""
+    """Yields the first rows of every operation in the table."""
     seen = collections.Counter()
     for row in all_rows():
         seen[row.name] += 1

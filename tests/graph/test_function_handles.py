@@ -236,7 +236,7 @@ def test_no_direct_run_during_a_run_of_another_thread():
     failures = []
 
     def run():
-        """Runs the graph in a loop and records refused runs."""
+        """Runs the graph in a loop, and counts the runs that are refused."""
         try:
             for _ in range(60):
                 try:

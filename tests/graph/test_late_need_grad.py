@@ -39,7 +39,7 @@ KEYS = {
 
 
 def graph(f, key, need_grad):
-    """Builds a graph with an assignment in place. Returns the leaf, the assigned variable and the loss."""
+    """Builds a graph that assigns to `f(leaf)[key]` in place. Returns the leaf, the assigned variable and the loss."""
     a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
     y = f(a)
     y[key] = 0.5

@@ -138,7 +138,10 @@ def is_one_of(found, answers):
 
 
 def together(work, n_threads):
-    """Runs `work` in several threads. Returns the errors and wrong results."""
+    """Runs `work(i)` in several threads at the same time.
+
+    Returns their errors and the wrong results that they report.
+    """
     wrong, start = [], threading.Barrier(n_threads)
 
     def run(i):

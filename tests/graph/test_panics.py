@@ -18,42 +18,50 @@ SAID = "a defect of Kinnor"
 
 
 class Breaking(PythonFunction):
-    """A user's function that doubles its input and panics in the method named by `when`."""
+    """A user's function that doubles its input, and raises the error of a panic in the method that `when` names."""
 
     when = None
 
     @property
     def name(self):
+        """The name of the function in graphs."""
         return "Breaking"
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def breaks(self, when):
-        """Raises if `when` names this method."""
+        """Raises the error of a panic if `when` names this method."""
         if self.when == when:
             raise nn.InternalError(f"on purpose in {when}")
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input. May raise."""
         self.breaks("setup")
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Doubles the input. May raise."""
         self.breaks("forward")
         outputs[0].d = 2 * inputs[0].d
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         self.breaks("backward")
         inputs[0].g = 2 * outputs[0].g + (inputs[0].g if accum[0] else 0)
 
     def gradient_impl(self, x, y, gy, wanted):
+        """Returns the gradient as a graph. May raise."""
         self.breaks("gradient")
         return [gy[0] * 2]
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
 
@@ -208,6 +216,7 @@ def test_a_method_that_panics_is_caught_by_its_class():
         """An iterable that panics."""
 
         def __iter__(self):
+            """Raises the error of a panic."""
             raise nn.InternalError("in an iterator")
 
     for call in (
@@ -225,6 +234,7 @@ def test_an_infinite_gradient():
         """A function whose gradient is an infinite iterator."""
 
         def gradient_impl(self, x, y, gy, wanted):
+            """Returns the gradient of each input as a graph."""
             return itertools.repeat(None)
 
     x = nn.Variable((2,), need_grad=True)

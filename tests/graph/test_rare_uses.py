@@ -32,6 +32,7 @@ def test_a_derived_class_may_have_its_own_constructor():
         """A variable with its own constructor."""
 
         def __new__(cls, name):
+            """Makes a variable of a fixed shape."""
             return super().__new__(cls, (2,), need_grad=True)
 
         def __init__(self, name):

@@ -33,12 +33,12 @@ def is_at_once():
 
 
 def is_recomputed():
-    """Returns the `recompute` flags of a function's output and of a new variable."""
+    """Returns the `recompute` flags of a new function's output and of a new leaf in the current scope."""
     return built().recompute, nn.Variable((2,)).recompute
 
 
 def is_half():
-    """Returns the context of a new function, and if the current context is `HALF`."""
+    """Returns the context of a new function, and if the current context is the object `HALF`."""
     return built().parent.context.backend, nn.get_current_context() is HALF
 
 

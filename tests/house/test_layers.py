@@ -105,7 +105,7 @@ def paths(path, prefix):
 
 
 def imports(path, prefix):
-    """As `paths`, but only the first name of each."""
+    """As `paths`, but with only the first name of each path."""
     return [(line, found.split("::")[0]) for line, found in paths(path, prefix)]
 
 

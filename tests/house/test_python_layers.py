@@ -77,7 +77,7 @@ def for_types(node):
 
 
 def imports(name):
-    """Returns the modules of the package that a module imports, wherever in it."""
+    """Returns the modules of the package that a module imports, also inside of its functions."""
     path, found = MODULES[name], set()
     package = ["kinnor", *([] if name == "__init__" else name.split("."))]
     if path.stem != "__init__":

@@ -146,7 +146,9 @@ def test_documented_zero_gradients_are_zero(monkeypatch):
 
 
 def value(formula, known):
-    """Evaluates a formula. `known` holds the values of its abbreviations."""
+    """Evaluates a documented formula, such as `gy * a where a = 1 - y`. `known` holds the values of inputs and
+    arguments.
+    """
     first, *bound = formula.split(" where ")
     for each in reversed(bound):
         name, _, expression = each.partition(" = ")

@@ -13,7 +13,7 @@ ROOT = HERE.parent.parent
 
 
 def check(path, cache):
-    """Returns the exit status of mypy in its strict mode, and what it says."""
+    """Runs mypy in its strict mode on a file. Returns its exit status and its output."""
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(cache), str(path)]
     done = subprocess.run(
         mypy, env={**os.environ, "MYPYPATH": str(ROOT / "python")}, capture_output=True, text=True, cwd=path.parent

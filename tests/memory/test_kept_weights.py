@@ -16,7 +16,7 @@ W = rng.standard_normal((64, 48, 3, 3)).astype(np.float32)
 
 @pytest.fixture(params=["convolution", "deconvolution", "affine"])
 def layer(request):
-    """Layers whose weights are cached: convolutions that use Winograd with few tiles, and an affine map of 96 rows."""
+    """Returns a layer that caches its weight: a convolution or deconvolution by Winograd, or an affine map."""
     if request.param == "convolution":
         return lambda x, w: F.convolution(x, w, pad=(1, 1))
     if request.param == "deconvolution":
@@ -161,7 +161,7 @@ def test_cached_weights_are_freed_on_request_and_with_their_graph():
     y = F.convolution(x, nn.Variable.from_numpy_array(w), pad=(1, 1))
 
     def cached():
-        """Clears the memory cache. Returns the bytes that stay cached."""
+        """Clears the memory cache. Returns the bytes that it could not free."""
         nn.clear_memory_cache()
         return nn.memory_stats()["cached"]
 
@@ -179,7 +179,7 @@ def test_cached_weights_are_freed_on_request_and_with_their_graph():
 
 
 def cached():
-    """Clears the memory cache. Returns the bytes that stay cached."""
+    """Clears the memory cache. Returns the bytes that it could not free."""
     nn.clear_memory_cache()
     return nn.memory_stats()["cached"]
 
@@ -275,7 +275,7 @@ class Recurrent:
         return [w.d.copy() for w in self.weights.values()]
 
     def step(self, loss, done):
-        """Runs one training step. `done` if the loss has been computed already."""
+        """Runs a training step. Skips the forward run if `done`."""
         if not done:
             loss.forward(clear_no_need_grad=True)
         self.solver.zero_grad()

@@ -86,7 +86,7 @@ def test_any_program_stays_within_its_budget(data):
         return F.mean(nodes[-1] * base + nodes[len(nodes) // 2])
 
     def run(budget):
-        """Runs a step under a budget."""
+        """Runs a step of the program under a budget. Returns its gradients and its peak bytes."""
         kept.clear()
         return step(program, leaves, budget, way)
 
@@ -101,7 +101,7 @@ def test_any_program_stays_within_its_budget(data):
 
 
 def apply(pick, a, b):
-    """Applies the function number `pick`."""
+    """Applies the function number `pick` to `a`, or to `a` and `b`."""
     if pick < 3:
         return [F.tanh, F.sin, F.identity][pick](a)
     if pick < 5:
@@ -280,18 +280,18 @@ def test_several_losses_over_one_trunk(way):
     x = wide_leaf()
 
     def both(x):
-        """Two losses over one trunk."""
+        """Returns two losses over one trunk."""
         trunk = x
         for _ in range(12):
             trunk = F.tanh(trunk)
         return F.mean(trunk * trunk), F.mean(F.sin(trunk))
 
     def one_by_one(losses, leaves):
-        """Differentiates one loss after the other."""
+        """Differentiates one loss after the other, and returns the gradients of both."""
         return [*way(losses[0], leaves), *way(losses[1], leaves)]
 
     def through_both(loss, leaves):
-        """Differentiates both losses by one way."""
+        """Differentiates both losses on one graph, and returns the sums of their gradients."""
         if way in (by_autodiff, by_grad, retained):
             autodiff.backward(loss[0], retain_graph=True)
             autodiff.backward(loss[1])

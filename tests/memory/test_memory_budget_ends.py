@@ -17,14 +17,14 @@ SLACK = 4096
 
 
 def two(n):
-    """A trunk with two heads."""
+    """Returns the leaf, and two losses over one trunk of `n` functions."""
     x = random_leaf(*SHAPE)
     trunk = chain(x, n)
     return x, [F.mean(chain(trunk, 3, F.sin)), F.mean(chain(trunk, 3))]
 
 
 def three(n):
-    """One loss on top of another, and a separate one; with skips over the trunk."""
+    """Returns the leaf, and three losses: one on top of another, and a separate one."""
     x = random_leaf(*SHAPE)
     middle = chain(x, n)
     upper = chain(middle + x, n, F.sin)
@@ -32,7 +32,7 @@ def three(n):
 
 
 def apart(n):
-    """Two losses that share only the leaf."""
+    """Returns the leaf, and two losses that share only the leaf."""
     x = random_leaf(*SHAPE)
     return x, [F.mean(chain(x, n)), F.mean(chain(x, n, F.sin))]
 

@@ -34,16 +34,19 @@ class Net:
         return names[0] if n == 1 else names
 
     def scale(self, step, zero, dtype=None):
-        """Adds a scale and a zero point."""
+        """Adds a scale and a zero point. Returns their names."""
         return self.constant(np.float32(step)), self.constant(np.asarray(zero, dtype or self.dtype))
 
     def between(self, x, step, zero):
-        """Quantizes a value and dequantizes it again."""
+        """Quantizes a value and dequantizes it again. Returns the name of the result."""
         scale = self.scale(step, zero)
         return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *scale), *scale)
 
     def weight(self, *shape, axis=None, dtype="int8", zero=0):
-        """Adds a quantized weight, dequantized for each channel or as a whole."""
+        """Adds a random quantized weight and its dequantization, by channel if `axis` is given.
+
+        Returns the name of the result.
+        """
         low, high = (-127, 128) if dtype == "int8" else (0, 256)
         levels = RNG.integers(low, high, shape).astype(dtype)
         n = () if axis is None else (shape[axis],)
@@ -62,7 +65,7 @@ class Net:
         return helper.make_model(graph, opset_imports=versions, ir_version=8)
 
     def check(self, y, functions, most=1, equal=0.99):
-        """Compares integer, float and onnxruntime results, and checks which functions the model contains."""
+        """Asserts that integer, float and onnxruntime results agree, and that the graph has these functions."""
         proto = self.model(y)
         x = RNG.uniform(-1, 1, self.shape).astype(np.float32)
         model, plain = (kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString())) for _ in range(2))
@@ -90,7 +93,7 @@ DTYPES = pytest.mark.parametrize("dtype", ["uint8", "int8"])
 
 
 def zero(dtype, at):
-    """Returns the zero point `at` levels above the least level."""
+    """Returns the zero point that is `at` levels above the least level of the type."""
     return at + np.iinfo(dtype).min
 
 

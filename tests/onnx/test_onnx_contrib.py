@@ -13,12 +13,12 @@ DOMAIN = "com.microsoft"
 
 
 def real(*shape):
-    """Returns random numbers."""
+    """Returns random normal numbers in float32."""
     return RNG.standard_normal(shape).astype(np.float32)
 
 
 def levels(dtype, *shape):
-    """Returns random levels."""
+    """Returns random 8-bit levels over almost the full range of the type."""
     found = np.iinfo(dtype)
     return RNG.integers(found.min + 1, found.max, shape).astype(dtype)
 
@@ -101,7 +101,7 @@ def test_products_of_levels(dtype, per_column):
 
 
 def quantized(**names):
-    """Returns scales and zero points: `x=uint8` gives `xs` and `xz`."""
+    """Returns random scales and zero points by name: `x=uint8` gives `xs` and `xz`."""
     found = {}
     for name, dtype in names.items():
         found[f"{name}s"] = np.float32(RNG.random() * 0.05 + 0.01)
@@ -238,7 +238,7 @@ MASKS = [None, "rows", "keys", "queries"]
 
 
 def mask(kind, batch, n_queries, n_keys):
-    """Returns a mask of a kind, as a feed."""
+    """Returns a feed with an attention mask of this kind; empty if `kind` is None."""
     if kind is None:
         return {}
     if kind == "rows":

@@ -14,12 +14,12 @@ DOMAIN = "ai.onnx.ml"
 
 
 def real(*shape):
-    """Returns random numbers."""
+    """Returns random normal numbers in float32."""
     return RNG.standard_normal(shape).astype(np.float32)
 
 
 def node(name, inputs, outputs="y", **attributes):
-    """Returns a node of the domain."""
+    """Returns a node of the domain `ai.onnx.ml`. Names of inputs and outputs are separated by spaces."""
     return helper.make_node(name, inputs.split(), outputs.split(), domain=DOMAIN, **attributes)
 
 
@@ -29,7 +29,7 @@ def feeds(n_features, *rows):
 
 
 def trees(n_trees, n_targets, kind, modes=("BRANCH_LEQ",), only=None, positive=False, n_features=4):
-    """Returns the attributes of random trees."""
+    """Returns random trees as the attributes of a node. `kind` is the prefix of its leaves: `target` or `class`."""
     found = {f"nodes_{key}": [] for key in ("treeids", "nodeids", "featureids", "values", "modes")}
     found |= {f"nodes_{key}": [] for key in ("truenodeids", "falsenodeids", "missing_value_tracks_true")}
     found |= {f"{kind}_{key}": [] for key in ("treeids", "nodeids", "ids", "weights")}

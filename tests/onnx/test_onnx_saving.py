@@ -34,7 +34,7 @@ def listed(made):
 
 
 def run(path, given):
-    """Runs a file by onnxruntime."""
+    """Runs an ONNX file by onnxruntime and returns its outputs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -264,7 +264,7 @@ def test_what_is_no_network_is_not_written(tmp_path, kind):
     path, other = tmp_path / f"net.{kind}", nn.Variable((1, 2))
 
     def written(outputs, inputs):
-        """Writes a file of the kind."""
+        """Writes a file in the format of the test."""
         return kinnor.onnx.save(outputs, path, inputs) if kind == "onnx" else nn.save(path, outputs, inputs)
 
     for outputs, inputs, told in (

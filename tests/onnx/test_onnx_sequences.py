@@ -24,7 +24,7 @@ KINDS["has"] = helper.make_tensor_type_proto(TensorProto.BOOL, [])
 
 
 def made(nodes, inputs, outputs, **constants):
-    """Returns a model whose inputs and outputs have the types in `KINDS`."""
+    """Returns a model whose inputs and outputs have the types that `KINDS` lists for their names."""
     held = [helper.make_tensor(name, TensorProto.INT64, np.shape(v), np.ravel(v)) for name, v in constants.items()]
     sides = ([helper.make_value_info(name, KINDS[name]) for name in names] for names in (inputs, outputs))
     graph = helper.make_graph(nodes, "net", *sides, held)

@@ -35,7 +35,10 @@ def leaves(arrays):
 
 
 def differentiated(function, arrays, mode, gy):
-    """Returns the gradients of `function(*arrays)` for the output gradient `gy`."""
+    """Returns the gradients of `function(*arrays)` for the output gradient `gy`.
+
+    `mode` selects kernels or graph rules.
+    """
     xs = leaves(arrays)
     if mode == "graph":
         y = function(*xs)
@@ -58,18 +61,18 @@ def differentiated(function, arrays, mode, gy):
 
 
 def by_quotient(a, b):
-    """Returns the derivatives of `a / b`."""
+    """Returns the derivatives of `a / b` by `a` and by `b`."""
     return 1 / b, -a / b / b
 
 
 def by_angle(y, x):
-    """Returns the derivatives of `atan2(y, x)`."""
+    """Returns the derivatives of `atan2(y, x)` by `y` and by `x`."""
     square = y * y + x * x
     return x / square, -y / square
 
 
 def by_power(x, y):
-    """Returns the derivatives of `x ** y`."""
+    """Returns the derivatives of `x ** y` by `x` and by `y`."""
     return (np.where(y == 0, 0, y * x ** (y - 1)), x**y * np.log(x))
 
 
@@ -130,7 +133,7 @@ def test_a_quotient_with_a_subnormal_number_has_a_gradient(mode):
 
 
 def derivatives_of(function, x, count, how, kind):
-    """Returns the first derivatives of `function`."""
+    """Returns the first `count` derivatives of `function` at `x`."""
     found = []
     with context(kind):
         (v,) = leaves([x])
@@ -302,7 +305,10 @@ def test_slopes_at_the_first_and_last_elements_are_from_inside(mode, kind, axes)
 
 
 def reflected(place, n, corners):
-    """Returns the reflected position in an image of `n` elements for a position outside of it."""
+    """Returns where a position outside of an image of `n` elements is after reflection.
+
+    `corners`: at element centers.
+    """
     low, high = (0.0, n - 1.0) if corners else (-0.5, n - 0.5)
     rest = np.fmod(abs(place - WIDE(low)), 2 * (high - low))
     return float(min(max(low + min(rest, 2 * (high - low) - rest), 0.0), n - 1.0))

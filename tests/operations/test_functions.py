@@ -37,7 +37,7 @@ def test_the_stub_is_up_to_date():
 
 
 def arguments(y):
-    """Returns the arguments of the function that computed `y`."""
+    """Returns the arguments of the function that computed `y`, as the graph stores them."""
     return (y[0] if isinstance(y, tuple) else y).parent.info.args
 
 

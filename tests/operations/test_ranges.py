@@ -50,7 +50,7 @@ def unit(u, axis=1):
 
 
 def per_row(function, **kw):
-    """Returns a function that normalizes rows, as channels or groups of one sample."""
+    """Returns a function of two rows that normalizes each, as two channels or groups of one sample."""
     return lambda x, s: F.reshape(function(F.reshape(x, (1, 2, 5)), None, None, eps=0.0, **kw), (2, 5))
 
 
@@ -139,7 +139,7 @@ FUNCTIONS = {
 
 
 def run(function, x, gy, mode):
-    """Returns value and gradient, by kernels or by graph rules."""
+    """Returns value and gradient of `function` at `x`, by kernels, or by graph rules if `mode` is "rule"."""
     x = nn.Variable.from_numpy_array(x, need_grad=True)
     with nn.auto_forward(mode == "eager"):
         y = function(x)
@@ -342,7 +342,7 @@ N = 3 << 12
 
 
 def repeated(function, shape, kind):
-    """Returns the gradient of an array of zeros that a function uses many times."""
+    """Returns the gradient of an array of zeros whose elements `function` reads many times."""
     with nn.context_scope(nn.Context([f"cpu:{kind}"])):
         x = nn.Variable.from_numpy_array(np.zeros(shape), need_grad=True)
         x.grad.zero()

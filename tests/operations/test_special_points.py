@@ -48,7 +48,7 @@ def context(kind):
 
 
 def gradients(row, arrays, create_graph):
-    """Returns the gradients through all real outputs, by kernels or by graph rules."""
+    """Returns the gradients of a row at these inputs, by kernels, or by graph rules if `create_graph`."""
     xs = [a if a is None else nn.Variable.from_numpy_array(a, need_grad=i in row.wanted) for i, a in enumerate(arrays)]
     ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind == "f"]
     rng = np.random.RandomState(1)
@@ -59,7 +59,7 @@ def gradients(row, arrays, create_graph):
 
 
 def differ(a, b, kind):
-    """Returns a mask of differing gradients. Small differences come from another order of summation and are ignored."""
+    """Returns a mask of gradients that differ by more than another order of summation explains."""
     near, least = (2e-4, 1e-6) if kind == "float" else (1e-9, 1e-13)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b)
@@ -332,7 +332,7 @@ def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
 
 
 def known(zero, x):
-    """Returns the mask of elements of `x` whose gradient must be zero."""
+    """Returns the mask of elements of `x` whose gradient must be zero. `zero` is such a mask in any form, or None."""
     if zero is None:
         return np.zeros(x.shape, bool)
     return np.array(np.vectorize(bool, otypes=[bool])(np.asarray(zero, object)), bool).reshape(x.shape)
@@ -459,7 +459,7 @@ def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
 
 
 def attention(q, k, v, mask, heads_apart):
-    """Returns attention by the kernel, or by `multi_head_attention` with identity weights."""
+    """Returns attention by the kernel, or by `multi_head_attention` with identity weights if `heads_apart`."""
     if not heads_apart:
         return F.scaled_dot_product_attention(q, k, v, mask)
     one = array(np.eye(q.shape[-1]))
@@ -501,7 +501,7 @@ def test_a_query_with_all_keys_masked_has_zero_gradients(how, heads_apart):
     mask[1], mask[0, 2:] = -INF, -INF
 
     def run(rows):
-        """Returns output and gradients, with other values in the hidden row if given."""
+        """Returns output and gradients. Writes `rows` to the row whose keys are all masked, if given."""
         arrays = [x.copy() for x in (q, k, v)]
         gy = np.ones((2, 4, 3), np.float32)
         if rows is not None:

@@ -49,7 +49,7 @@ def sums(
     threads: int = 1,
     kind: str = "float",
 ) -> Sums:
-    """Returns the output, both gradients, and the output of a transposed convolution."""
+    """Returns the output, both gradients, and the output of a transposed convolution, by one algorithm."""
     _, _, _, group, _, pad = SHAPES[shape]
     nn.set_conv_algorithm(algorithm)
     nn.set_num_threads(threads)
@@ -94,7 +94,7 @@ def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: f
 
 
 def put(value: float, *, into: str, at: float) -> Callable[..., None]:
-    """Returns a change that writes `value` into one array, at the relative position `at`."""
+    """Returns a function that writes `value` into the array `into`, at the relative position `at`."""
 
     def change(**arrays: np.ndarray) -> None:
         """Writes the value into the chosen array."""

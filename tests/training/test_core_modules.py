@@ -18,6 +18,7 @@ class Dense(nn.Module):
         self.n = n
 
     def call(self, x):
+        """Returns the output of the module."""
         return PF.affine(x, self.n)
 
 
@@ -30,6 +31,7 @@ class Network(nn.Module):
         self.scale = PF.get_parameter_or_create("scale", (2,))
 
     def call(self, x):
+        """Returns the output of the module."""
         return self.second(F.relu(self.first(x))) * self.scale
 
 
@@ -77,6 +79,7 @@ def test_the_modules_that_are_called():
         """Records the names of the modules whose calls are active."""
 
         def call(self, x):
+            """Returns the output of the module."""
             seen.append([module.name for module in called()])
             return x
 

@@ -137,6 +137,7 @@ def test_schedules_clipping_and_decay():
         """Records the learning rate of each step."""
 
         def on_step_end(self, run):
+            """Records the learning rate."""
             rates.append(run.solver.learning_rate())
 
     schedule = CosineScheduler(0.1, 12)
@@ -190,6 +191,7 @@ class Stop(Callback):
         self.epoch = epoch
 
     def on_epoch_begin(self, run):
+        """Raises KeyboardInterrupt at the start of epoch number `epoch`."""
         if run.epoch == self.epoch:
             raise KeyboardInterrupt
 
@@ -228,20 +230,25 @@ def test_callbacks_are_called_in_order():
         """Records the names of the methods that are called."""
 
         def on_train_begin(self, run):
+            """Records the call."""
             seen.append("begin")
 
         def on_epoch_begin(self, run):
+            """Records the epoch."""
             seen.append(f"epoch {run.epoch}")
 
         def on_step_end(self, run):
+            """Records the step, and stops the run at step 5."""
             seen.append(f"step {run.step}")
             if run.step == 5:
                 run.stop()
 
         def on_epoch_end(self, run):
+            """Records the epoch."""
             seen.append(f"end {run.epoch}")
 
         def on_train_end(self, run):
+            """Records the call."""
             seen.append("done")
 
     history = fitted(network(), batch_size=200, callbacks=[Notes()])
@@ -310,6 +317,7 @@ def test_names_for_the_same_argument_lead_to_arguments():
 
 def test_a_checkpoint_that_is_read_is_told(tmp_path, capsys):
     def told(epochs, **arguments):
+        """Fits the network and returns the lines that `fit` printed."""
         nn.fit(network(), TRAIN, "cross_entropy", epochs=epochs, checkpoint=tmp_path / "run", **arguments)
         return capsys.readouterr().out.splitlines()
 

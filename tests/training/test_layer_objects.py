@@ -224,6 +224,7 @@ def test_weights_may_be_shared():
             self.head.W = self.embedding.W
 
         def call(self, x):
+            """Returns the output of the module."""
             return F.affine(self.embedding(x), F.transpose(self.head.W, (1, 0)), base_axis=2)
 
     network = Tied()

@@ -20,6 +20,7 @@ class Dense(nn.Module):
         self.n = n
 
     def call(self, x):
+        """Returns the output of the module."""
         return PF.affine(x, self.n)
 
 
@@ -33,6 +34,7 @@ class Stack(nn.Module):
         self.last = Dense(2)
 
     def call(self, x):
+        """Returns the output of the module."""
         x = self.stem(x)
         for block in self.blocks:
             x = F.relu(block(x))
@@ -167,6 +169,7 @@ def test_statistics_are_in_the_state_and_are_not_parameters():
         """Batch normalization alone."""
 
         def call(self, x):
+            """Returns the output of the module."""
             return PF.batch_normalization(x)
 
     network = ran(Normalized())
@@ -192,6 +195,7 @@ def test_both_kinds_of_modules_are_parts_of_each_other():
             self.c = PC.Conv2d(1, 2, (3, 3))
 
         def call(self, x):
+            """Returns the output of the module."""
             return self.c(x)
 
     class Inner(PC.Module):
@@ -203,6 +207,7 @@ def test_both_kinds_of_modules_are_parts_of_each_other():
             self.last = Dense(2)
 
         def call(self, x):
+            """Returns the output of the module."""
             for layer in self.layers:
                 x = layer(x)
             return self.last(x)
@@ -221,6 +226,7 @@ def test_forward_is_taken_for_call():
         """A module with the name of PyTorch's method."""
 
         def forward(self, x, n):
+            """Returns scores of `n` classes, under PyTorch's name of the method."""
             return PF.affine(x, n)
 
     network = Forward()
@@ -233,6 +239,7 @@ def test_representations_show_children_and_sizes():
         """A module that shows its argument."""
 
         def extra_repr(self):
+            """Returns what `repr` shows in the brackets."""
             return f"{self.n}"
 
     network = ran(nn.Sequential(("first", Sized(4)), ("second", Dense(2))))

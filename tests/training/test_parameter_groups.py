@@ -57,6 +57,7 @@ def test_what_holds_no_parameters_is_refused():
         """A module without parameters before its first call."""
 
         def call(self, x):
+            """Returns the output of the module."""
             return PF.affine(x, 2)
 
     solver = S.Adam()

@@ -7,7 +7,7 @@ def test_a_training():
     seen = []
 
     class Worker:
-        """Records the calls of all its methods."""
+        """Stands for a training program: it records the calls of all its methods, and answers some."""
 
         def __getattr__(self, name):
             def note(*args):
