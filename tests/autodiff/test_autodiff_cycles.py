@@ -42,6 +42,7 @@ def test_a_result_with_a_hook_that_refers_to_it():
 
 
 def test_a_hook_after_accumulation():
+    """A leaf whose hook after accumulation refers to it is collected."""
     before = _core.live_variables()
     x = leaf(1, 2)
     x.register_post_accumulate_grad_hook(lambda _, x=x: x.grad.zero())

@@ -62,6 +62,7 @@ def test_backward_of_both_engines(nodes, at_once, recompute):
 @QUICK
 @given(graphs(), st.booleans(), st.data())
 def test_gradients_by_any_variables(nodes, at_once, data):
+    """`autodiff.grad` by any variables of a random graph matches the NumPy tape, by kernels and as graphs."""
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes, at_once=at_once), nodes[-1]
         y = variables[end]
@@ -86,6 +87,7 @@ def test_gradients_by_any_variables(nodes, at_once, data):
 @QUICK
 @given(graphs(), st.data())
 def test_several_ends_and_chosen_leaves(nodes, data):
+    """`autodiff.backward` from several roots to chosen leaves matches the sum of the tape's gradients."""
     with nn.context_scope(DOUBLE):
         variables = build(nodes)
         inner = [n for n in nodes if n.op is not None and variables[n].requires_grad]
@@ -206,6 +208,7 @@ class Square(F.PythonFunction):
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_functions_written_in_python(at_once):
+    """Functions of users are differentiated. If one raises, gradients stay as they were."""
     with nn.auto_forward(at_once):
         x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
         square = Square()
@@ -336,6 +339,7 @@ def test_gradients_use_the_context_of_each_function():
 
 
 def test_half_precision():
+    """Gradients of a graph in half precision are stored and added in half precision."""
     with nn.context_scope(nn.Context(["cpu:half"])), nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float16), need_grad=True)
         y = F.sum(x * x * 0.5)

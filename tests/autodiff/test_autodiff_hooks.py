@@ -44,6 +44,7 @@ def test_hooks_replace_in_the_order_of_registration(create_graph):
 
 
 def test_a_hook_on_the_root_and_on_a_leaf_that_is_root():
+    """Hooks on a root see and change the initial gradient."""
     x = leaf(3)
     x.register_hook(lambda g: g * 2)
     autodiff.backward(x)
@@ -167,6 +168,7 @@ def test_retained_gradients_add_up():
 
 
 def test_a_retained_gradient_where_no_leaf_follows():
+    """A retained gradient is computed even if no leaf above it needs one."""
     x = leaf(1, 2)
     h = x * x
     h.retain_grad()
@@ -197,6 +199,7 @@ def test_running_backward_in_a_hook(create_graph):
 
 
 def test_attributes_of_variables():
+    """`requires_grad`, `is_leaf`, `grad_fn` and `detach` have PyTorch's meaning."""
     x, c = leaf(1), leaf(2, need_grad=False)
     y, k = x * c, c * 2
     assert [v.requires_grad for v in (x, c, y, k)] == [True, False, True, False]
@@ -234,6 +237,7 @@ def test_a_result_that_is_made_to_require_grad_is_a_leaf():
 
 
 def test_gradients_as_variables():
+    """`has_grad` and `grad_variable` follow each way to set and delete a gradient."""
     x = leaf(1, 2)
     assert not x.has_grad and x.grad_variable is None
     autodiff.backward(run(F.sum(x * x)))
@@ -251,6 +255,7 @@ def test_gradients_as_variables():
 
 
 def test_global_hooks_of_functions():
+    """Global hooks of functions are called for each function of a differentiation."""
     seen = []
     x = leaf(1, 2)
     y = run(F.sum(x * x))

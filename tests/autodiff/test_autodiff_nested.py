@@ -118,6 +118,7 @@ def test_the_vector_of_a_product_may_depend_on_the_argument(shape):
 
 
 def test_values_of_inner_calls_are_differentiated_too():
+    """The values that `value_and_grad`, `vjp` and `jvp` return can be differentiated, as their gradients can."""
     for inner in (
         lambda x: autodiff.value_and_grad(lambda y: F.sum(y * y))(x)[0],
         lambda x: autodiff.vjp(lambda y: y * y, x)[0],

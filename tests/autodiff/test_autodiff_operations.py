@@ -43,6 +43,7 @@ def test_grad_returns_the_gradients_of_the_kernels(row):
 
 @over(smooth)
 def test_gradients_with_a_graph(row):
+    """`autodiff.grad` with `create_graph` gives the gradients of the kernels up to rounding."""
     with nn.context_scope(DOUBLE):
         expected = differentiate(row)
         for at_once in (False, True):

@@ -69,6 +69,7 @@ def test_results_have_the_form_that_func_returns(dynamic):
 
 @MODES
 def test_several_outputs_and_unused_ones(dynamic):
+    """A segment with several outputs gives right gradients if some of them are not used."""
     x = random_leaf(4)
     func = lambda x: (F.sin(x), F.exp(x), F.cos(x))  # noqa: E731
     got = gradients(lambda: F.sum(F.forget(func, x)[1]), [x], dynamic)
@@ -182,6 +183,7 @@ def test_only_inputs_are_kept():
 
 @MODES
 def test_arrays_are_taken_and_parameters_get_their_gradients(dynamic):
+    """A segment accepts NumPy and library arrays, and its parameters get their gradients."""
     values = np.random.RandomState(1).rand(4, 3).astype(np.float32)
 
     def func(x):
@@ -368,6 +370,7 @@ def test_a_changed_value_is_refused():
 
 
 def test_static_flags_follow_the_segment():
+    """In a static graph `forget` marks the inner values for recomputation, not inputs and outputs."""
     x = random_leaf(3)
     inside = []
 
@@ -388,6 +391,7 @@ def test_static_flags_follow_the_segment():
 
 
 def test_running_it_forward_again():
+    """A segment that was built eagerly can run forward again with new values."""
     x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x), x))

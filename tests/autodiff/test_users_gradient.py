@@ -74,6 +74,7 @@ class Product(Cube):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_gradients_of_gradients(dynamic):
+    """A user's graph rule gives derivatives up to the third order."""
     x = leaf(2.0, -1.0)
     with nn.auto_forward(dynamic):
         y = SmoothCube()(x)

@@ -72,6 +72,7 @@ def test_batch_normalization_keeps_values_for_its_gradient_graph(batch_stat):
 
 
 def test_reshape_without_a_link_keeps_need_grad():
+    """`reshape(unlink=True)` keeps `need_grad` and has no parent."""
     x = nn.Variable((2, 3), need_grad=True)
     y = F.sin(x).reshape((3, 2), unlink=True)
     assert y.need_grad
@@ -146,11 +147,13 @@ def test_a_python_function_passes_its_context_on():
 
 
 def test_a_tuple_inside_of_an_index_is_a_list():
+    """A tuple within an index selects elements, as a list does."""
     x = nn.NdArray.from_numpy_array(np.arange(6.0))
     assert x[(1, 4),].data.tolist() == [1, 4]
 
 
 def test_preferred_arrays():
+    """`prefer_cached_array` changes the order of array classes."""
     nn.prefer_cached_array(False)
     try:
         assert "Cached" not in nn.array_classes()[0]
@@ -161,6 +164,7 @@ def test_preferred_arrays():
 
 
 def test_every_gradient_can_be_forwarded():
+    """The results of `nn.grad` can run even if they are constants."""
     x = nn.Variable((2, 3), need_grad=True)
     for y, inputs, expected in ((F.identity(x), [x], 5), (F.sin(x), [nn.Variable((2, 3), need_grad=True)], 0)):
         (g,) = nn.grad(y, inputs, grad_outputs=5)
@@ -169,6 +173,7 @@ def test_every_gradient_can_be_forwarded():
 
 
 def test_resizing_takes_the_last_axes():
+    """`interpolate` resizes as many last axes as sizes are given."""
     x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(1, 2, 3), need_grad=True)
     y = F.interpolate(x, scale=(2.0,))
     assert y.shape == (1, 2, 6)

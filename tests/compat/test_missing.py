@@ -59,6 +59,7 @@ def test_errors_name_replacements_of_modules():
 
 
 def test_the_nearest_name():
+    """`nearest` finds the likely intended name for a misspelt one."""
     assert nearest("batchnormalization", ["batch_normalization", "batch_matmul"]) == "batch_normalization"
     assert nearest("Softmax", ["softmax", "log_softmax"]) == "softmax"
     assert nearest("zzzz", ["softmax"]) is None

@@ -57,6 +57,7 @@ def test_stages():
 
 
 def test_a_missing_file(monkeypatch, tmp_path):
+    """A model without its file of weights says where the file is expected."""
     monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path))
     assert utils.get_model_home() == str(tmp_path / "nnp_models")
     with pytest.raises(FileNotFoundError, match=r"nnp_models/imagenet/Resnet-18\.nnp, which is not there"):

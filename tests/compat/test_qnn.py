@@ -162,6 +162,7 @@ def test_the_network_keeps_learning():
 
 
 def test_several_outputs_and_functions_with_several_outputs():
+    """Networks with several outputs, and functions with several, are quantized."""
     x = nn.Variable((2, 4))
     h = PF.affine(x, 4, name="a1")
     first, second = F.split(F.reshape(h, (2, 2, 2)), axis=1)
@@ -273,11 +274,13 @@ def test_errors(call, kind, told):
 
 
 def test_recording_is_needed_for_a_scale():
+    """Without recorded values there is no scale, and no parameter is created."""
     assert qnn.AbsMaxRecorderCallback.get_scale_zeropoint(nn.Variable((2, 3)), name="x0") == (None, None)
     assert nn.get_parameters(grad_only=False) == {}
 
 
 def test_lists_of_a_configuration_are_its_own():
+    """Changing a list of one configuration does not change the defaults of others."""
     config = qnn.QATConfig()
     config.skip_inputs_layers.append("Affine")
     assert qnn.QATConfig().skip_inputs_layers == ["Convolution", "Deconvolution"]

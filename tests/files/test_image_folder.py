@@ -29,6 +29,7 @@ def folder(tmp_path):
 
 
 def test_a_folder_is_a_class(folder):
+    """Labels follow the sorted names of folders. Hidden folders and other files are skipped."""
     source = ImageFolderDataSource(folder)
     assert (source.size, source.classes, source.labels.tolist()) == (5, ["cat", "dog"], [0, 0, 0, 1, 1])
     image, label = source.read(3)
@@ -39,6 +40,7 @@ def test_a_folder_is_a_class(folder):
 
 
 def test_batches_of_a_folder(folder):
+    """Batches of a shuffled folder have all images, in the order of a plain source."""
     with data_iterator_image_folder(folder, 5, shape=(3, 4, 4), shuffle=True, n_workers=3) as batches:
         epochs = [batches.next() for _ in range(4)]
     assert all(x.shape == (5, 3, 4, 4) and sorted(y.ravel()) == [0, 0, 0, 1, 1] for x, y in epochs)

@@ -100,6 +100,7 @@ def test_loading_fills_parameters_that_a_graph_uses(tmp_path, extension):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_file_objects(extension):
+    """Parameters are written to a file object and read from it."""
     network()
     before = described()
     file = io.BytesIO()
@@ -123,6 +124,7 @@ class Pipe:
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_write_only_objects(extension):
+    """Parameters are written to an object that can only be written to."""
     network()
     before = described()
     pipe = Pipe()
@@ -186,6 +188,7 @@ def test_randomly_damaged_files_give_typed_errors_only(tmp_path, extension):
 
 
 def test_a_foreign_safetensors_file(tmp_path):
+    """A safetensors file of another program is read."""
     values = np.arange(3, dtype=np.float32)
     header = {
         "w.weight": {"dtype": "F32", "shape": [3], "data_offsets": [8, 20]},
@@ -319,6 +322,7 @@ def test_the_layout_of_h5_files_matches_nnabla(tmp_path):
 
 
 def test_formats_that_do_not_exist(tmp_path):
+    """Unknown extensions are refused, and the known ones are named."""
     for name in ("p.foo", "p", ".h5x"):
         with pytest.raises(
             ParameterError, match=r"expected a name that ends in \.safetensors or \.h5 or \.protobuf, got"
@@ -463,6 +467,7 @@ def test_declared_sizes_of_h5_files_are_not_allocated(tmp_path):
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)
 def test_an_axis_without_end_beside_an_empty_one(tmp_path, extension):
+    """Files with an empty axis beside a huge one allocate nothing."""
     path = tmp_path / f"p{extension}"
     if extension == ".h5":
         h5py = pytest.importorskip("h5py")
@@ -533,6 +538,7 @@ def test_loading_without_memory_changes_nothing(tmp_path):
 
 
 def test_loading_reaches_views_and_parts(tmp_path):
+    """Loading writes to the array of a parameter, so NumPy views and parts see the values."""
     path = tmp_path / "p.safetensors"
     nn.save_parameters(path, {"w": nn.Variable.from_numpy_array(np.arange(4, dtype=np.float32))})
     w = get_parameter_or_create("w", (4,), ConstantInitializer(7))
@@ -572,6 +578,7 @@ def test_a_cleared_parameter_is_saved_as_nan(tmp_path):
 
 
 def test_loading_compares_names(tmp_path):
+    """`load_parameters` reports matched, missing and unexpected names."""
     path = tmp_path / "weights.safetensors"
     nn.save_parameters(path, {name: nn.Variable((2,)) for name in ("fc1/W", "fc1/b")})
     assert nn.load_parameters(path) == ([], [], ["fc1/W", "fc1/b"])  # Into a scope without parameters.

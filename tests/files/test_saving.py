@@ -155,6 +155,7 @@ def test_a_killed_save_leaves_a_whole_file_and_no_temporary_ones(tmp_path, kind)
 @pytest.mark.parametrize("length", [200, 201, 245, 255])
 @pytest.mark.parametrize("letter", ["n", "ü"])
 def test_names_of_maximum_length(tmp_path, extension, length, letter):
+    """Files whose names have the maximum length are saved and replaced."""
     stem = letter * ((length - len(extension)) // len(letter.encode()))
     path = tmp_path / f"{stem}{extension}"
     save(path, 1)

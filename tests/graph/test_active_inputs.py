@@ -94,6 +94,7 @@ def test_inputs_that_are_set_aside_do_not_count_and_do_not_run(name, clear):
 
 @pytest.mark.parametrize("name", REDUCE)
 def test_other_derivatives_go_without_them_too(name):
+    """`autodiff.grad` leaves masked inputs out."""
     leaves, _, _, y = built(name)
     mask = [True, False, True]
     y.parent.set_active_input_mask(mask)
@@ -106,6 +107,7 @@ def test_other_derivatives_go_without_them_too(name):
 
 @pytest.mark.parametrize("name", REDUCE)
 def test_masks_in_eager_mode_and_in_nn_grad(name):
+    """`nn.grad` leaves masked inputs out."""
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([True, False, True])
@@ -135,6 +137,7 @@ def test_direct_calls_take_all_inputs(name):
 
 
 def test_what_is_refused():
+    """Masks of another length or without an active input, and other functions, are refused."""
     leaves = [leaf(1, 2), leaf(3, 4)]
     y = F.add_n(*leaves)
     for mask in ([True], [True] * 3, [False, False]):

@@ -103,12 +103,14 @@ A = np.random.RandomState(0).randn(70, 70).astype(np.float32)
 )
 @pytest.mark.parametrize("row", [0, 1, -1])
 def test_in_place_operators_of_an_array_and_a_part_of_it(size, operate, expected, row):
+    """In-place operators of an array and a part of itself use the old values of the part."""
     a = nn.NdArray.from_numpy_array(A[:size, :size])
     operate(a, a.narrow(0, row % size, 1))
     np.testing.assert_allclose(a.data, expected(A[:size, :size], A[:size, :size][[row]]), 1e-6)
 
 
 def test_a_part_may_be_written_from_the_whole():
+    """A sum over an array may be written to a row of it."""
     a = nn.NdArray.from_numpy_array(A)
     F.sum(a, axis=0, keepdims=True, outputs=[a.narrow(0, 3, 1)])
     np.testing.assert_allclose(a.data[3], A.sum(0), 1e-4, 1e-5)

@@ -39,6 +39,7 @@ def test_copy_from_itself_in_another_type_reads_the_old_values():
 
 
 def test_any_byte_but_zero_is_true():
+    """In a boolean array of NumPy, any byte except zero counts as true."""
     given = np.array([2, 3, 255, 0, 1], np.uint8).view(bool)
     x = nn.NdArray.from_numpy_array(given)
     assert F.sum(x).data == 4
@@ -155,6 +156,7 @@ def test_reading_is_not_a_write():
 
 
 def test_one_element_is_a_number():
+    """`item` and `float` return the number of an array of one element, and refuse others."""
     for x in (variable(2.5), variable([[2.5]]), array(2.5), array([2.5])):
         assert x.item() == 2.5
         assert float(x) == 2.5

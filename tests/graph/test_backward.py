@@ -52,6 +52,7 @@ def test_gradients_of_new_variables_are_zero():
 
 
 def test_setting_a_gradient():
+    """An assigned gradient array is shared; assigning None zeroes a new one."""
     x = leaf(1, 2)
     shared = nn.NdArray.from_numpy_array(np.array([3, 4], np.float64))
     x.grad = shared
@@ -75,6 +76,7 @@ def test_masks_of_bool_fill_may_be_arrays():
 
 
 def test_shapes_that_change_are_set_up_again():
+    """A graph whose leaf changed its shape is set up again by the next forward run."""
     x = leaf(1, 2)
     y = F.sum(x * x)
     y.forward()
@@ -86,6 +88,7 @@ def test_shapes_that_change_are_set_up_again():
 
 
 def test_other_outputs_get_zeros():
+    """The other outputs of a function count as zero gradients, whatever their `.g` says."""
     x = leaf(1, 2)
     first, second = F.split(x, axis=0)
     first.forward()
@@ -96,6 +99,7 @@ def test_other_outputs_get_zeros():
 
 
 def test_modes_of_other_threads():
+    """Modes of one thread do not apply in other threads."""
     seen = []
 
     def look():

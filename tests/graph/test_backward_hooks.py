@@ -37,6 +37,7 @@ def test_a_returned_gradient_replaces_the_gradient():
 
 
 def test_they_are_registered_and_removed_between_runs():
+    """Hooks that are registered or removed between runs take effect in the next run."""
     x, w = leaf(1, 2), leaf(3, 4)
     h = x * w
     y = run(F.sum(h))
@@ -86,6 +87,7 @@ def test_hooks_skip_outputs_without_contributions():
 
 
 def test_runs_that_clear():
+    """Hooks are called in backward runs that clear values."""
     x = leaf(1, 2)
     h = x * x
     h.register_hook(lambda g: g * 2)

@@ -92,6 +92,7 @@ def test_callbacks_follow_the_backward_run() -> None:
 
 
 def test_the_seed_of_a_backward_run() -> None:
+    """The initial gradient is ones, the array `grad`, or the variable's own gradient if None is given."""
     x = leaf_of([1.0, 2.0])
     y = x * 3
     y.forward()
@@ -222,6 +223,7 @@ def test_partial_results_of_a_failed_function_are_cleared() -> None:
 
 
 def test_two_losses_over_one_trunk_with_clearing() -> None:
+    """Two clearing backward runs over a shared trunk give right gradients."""
     x = leaf_of([0.3])
     h = F.tanh(x)
     a, b = F.exp(h), F.sin(h)
@@ -280,6 +282,7 @@ class Scale(PythonFunction):  # type: ignore[misc]
 
 
 def test_a_users_own_function() -> None:
+    """A function of a user works in static, eager and array calls, and after a changed shape."""
     x = leaf_of([1.0, 2.0])
     y = F.sum(Scale(3.0)(x * 2))
     y.forward()
@@ -389,6 +392,7 @@ def test_deep_copies_share_nothing():
 
 
 def test_a_parent_that_is_restored():
+    """A variable that was cut off its function can get the function back."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     h = F.sin(x)
     y = F.sum(F.exp(h))

@@ -103,6 +103,7 @@ def test_values_broadcast_to_the_part(kind):
 
 @KINDS
 def test_scalars_and_empty_arrays(kind):
+    """Arrays without axes and without elements are indexed and assigned as in NumPy."""
     with nn.auto_forward():
         scalar = kind.from_numpy_array(np.float32(3.0))
         assert values(scalar[()]) == 3.0
@@ -261,12 +262,14 @@ def test_assigned_values_are_read_before_the_write(dynamic, assign, slope):
 
 @pytest.mark.parametrize("value", [lambda a: a, lambda a: a.view((3,)), lambda a: a.data, lambda a: a.narrow(0, 0, 3)])
 def test_values_that_share_the_memory_of_an_array(value):
+    """An array can be reversed by assigning it to itself."""
     a = nn.NdArray.from_numpy_array(np.array([1.0, 2.0, 3.0]))
     a[::-1] = value(a)
     assert a.data.tolist() == [3.0, 2.0, 1.0]
 
 
 def test_values_that_share_the_memory_of_a_variable():
+    """A variable can be reversed by assigning an unlinked copy of it."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0], np.float32))
     h = x * 1
     h[::-1] = h.get_unlinked_variable()

@@ -94,6 +94,7 @@ def quiet(capfd):
 
 
 def test_the_class():
+    """The error of a panic is a `RuntimeError` that asks for a report."""
     assert issubclass(nn.InternalError, nn.Error)
     assert issubclass(nn.InternalError, RuntimeError)
     error = nn.InternalError("index 3")
@@ -166,6 +167,7 @@ def test_autodiff(create_graph):
 
 
 def test_values_that_are_computed_again():
+    """A panic during recomputation leaves the graph usable."""
     x = nn.Variable.from_numpy_array(np.linspace(0, 1, 6, dtype=np.float32), need_grad=True)
     breaking = Breaking()
     with nn.recompute():
@@ -199,6 +201,7 @@ def test_forward_all_resets_persistent_flags_after_a_panic():
 
 
 def test_a_set_up_that_panics():
+    """A panic while shapes are set up leaves the graph usable."""
     net = Network()
     expected = net.run()
     net.breaking.when = "setup"
@@ -230,6 +233,8 @@ def test_a_method_that_panics_is_caught_by_its_class():
 
 
 def test_an_infinite_gradient():
+    """A graph rule that returns an endless iterator is refused."""
+
     class Endless(Breaking):
         """A function whose gradient is an infinite iterator."""
 

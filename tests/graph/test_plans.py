@@ -257,6 +257,7 @@ def test_the_report_lists_fused_and_in_place_functions() -> None:
 
 
 def test_the_report_of_inference() -> None:
+    """`plan_report` of a clearing run lists fused functions, and its peak memory is the measured one."""
     before = nn.memory_stats()["live"]
     h = nn.Variable((64, 512))
     with nn.parameter_scope("foreseen", {}):

@@ -241,6 +241,7 @@ def test_a_thread_begins_in_no_scope(scope):
 
 
 def test_a_context_run_by_the_program(scope):
+    """Code that runs in a copied context observes the scopes of that context."""
     enter, look, outside, within = scope
     context = contextvars.copy_context()
 

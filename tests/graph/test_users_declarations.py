@@ -181,6 +181,7 @@ class Exponential(Doubled):
 
 
 def test_additional_reads_of_a_gradient_graph():
+    """A declaration for graph rules alone keeps the output that the rule reads."""
     f = Exponential()(leaf(1)).parent
     assert not f.grad_depends_output_data(0, 0) and f.auto_grad_depends_output_data(0, 0)
     x = leaf(1)

@@ -401,11 +401,13 @@ def failed_call():
 
 @pytest.mark.parametrize("text", ROWS)
 def test_the_page_is_right(text):
+    """The statement of a row of the page is true."""
     assert sum(line.startswith(f"| {text}") for line in PAGE.splitlines()) == 1
     ROWS[text]()
 
 
 def test_each_row_is_run():
+    """Every row of the section has a check in `ROWS`."""
     section = PAGE.partition("## Gradients and numbers")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(rows) == len(ROWS)

@@ -106,6 +106,7 @@ def blocks(text):
 
 
 def test_a_memory_limit_with_a_unit():
+    """`KINNOR_MEMORY_LIMIT` accepts a unit, and larger allocations fail."""
     program = """
 import kinnor as nn, numpy as np
 try:
@@ -141,6 +142,7 @@ interpreters.destroy(second)
     ],
 )
 def test_a_thread_that_is_in_a_hook_when_the_interpreter_ends(way):
+    """The interpreter ends while a daemon thread runs graphs with hooks."""
     program = f"""
 import threading, time
 import numpy as np

@@ -287,6 +287,7 @@ def circles(edges):
 
 
 def test_circles_are_found():
+    """`circles` finds the strongly connected components of more than one node."""
     assert circles({1: [2], 2: [3], 3: [1, 4], 4: [5], 5: [], 6: [6, 5]}) == [[1, 2, 3]]
 
 

@@ -133,6 +133,7 @@ def test_imports_go_downwards(name):
 
 @pytest.mark.parametrize("folder", NEVER)
 def test_folders_stay_apart(folder):
+    """No module of a folder imports from the folders that `NEVER` lists for it."""
     for name in MODULES:
         if layer(name) == folder:
             assert NEVER[folder].isdisjoint(layer(each) for each in IMPORTS[name]), name

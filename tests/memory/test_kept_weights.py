@@ -66,6 +66,7 @@ def net(layer):
 
 
 def test_a_weight_that_is_assigned_to(net):
+    """A cached weight is packed again after an assignment to it."""
     net.w.d = W + 1
     net.check()
     net.w.d[3] = 0.5
@@ -92,6 +93,7 @@ def test_a_weight_that_is_written_through_a_view(net):
 
 
 def test_a_weight_that_others_write_by_address(net):
+    """A weight whose address was given away is never taken from the cache."""
     import ctypes
 
     address = net.w.data.data_ptr(np.float32)
@@ -123,6 +125,7 @@ def test_a_weight_that_two_functions_share(net, layer):
 
 
 def test_part_of_an_array(layer):
+    """A weight that is a part of an array is packed again after a write to the array."""
     both = nn.NdArray.from_numpy_array(np.stack([W, W]))
     net = Net(layer, nn.Variable.from_numpy_array(W))
     net.w.data = both.narrow(0, 1, 1).view(W.shape)
@@ -134,6 +137,7 @@ def test_part_of_an_array(layer):
 
 
 def test_weights_that_change_by_other_means(net, tmp_path):
+    """A cached weight is packed again after loading, in-place functions and operators."""
     nn.save_parameters(str(tmp_path / "w.h5"), {"w": net.w})
     net.w.data.data[...] = 2
     net.check()
@@ -300,6 +304,7 @@ def test_training_has_the_same_bits_with_and_without_caches(form, plan, type_con
 
 
 def test_a_matrix_that_many_products_share_in_one_call():
+    """Repeated runs with one right matrix have equal bits, and notice a new matrix."""
     a = nn.Variable.from_numpy_array(rng.standard_normal((6, 40, 200)).astype(np.float32), need_grad=True)
     for transpose_b in (False, True):
         b = nn.Variable.from_numpy_array(rng.standard_normal((1, 200, 200)).astype(np.float32))
@@ -317,6 +322,7 @@ def test_a_matrix_that_many_products_share_in_one_call():
 
 
 def test_a_weight_that_threads_share():
+    """Graphs that share a weight give right results when threads run them together."""
     from threading import Thread
 
     w = nn.Variable.from_numpy_array(rng.standard_normal((256, 512)).astype(np.float32))

@@ -155,6 +155,7 @@ def refuse_too_small_budgets():
 
 
 def test_one_function_may_be_too_large():
+    """A function whose inputs and outputs alone pass the budget is refused by name."""
     others = rest()
     with nn.auto_forward(), nn.memory_budget(others + BYTES):
         x = nn.Variable.from_numpy_array(np.ones((64, 512), np.float32))
@@ -163,6 +164,7 @@ def test_one_function_may_be_too_large():
 
 
 def test_held_values_stay():
+    """Values that the program holds, as variables, views or arrays, are not dropped."""
     x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):

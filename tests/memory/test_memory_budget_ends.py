@@ -80,6 +80,7 @@ def test_a_trunk_is_not_kept_for_both():
 
 
 def test_one_of_two_losses_alone():
+    """Each of two losses can run alone, under a budget too."""
     x, losses = two(8)
     together = step(x, losses, (0, 1))[0]
     x.g = 0
@@ -122,6 +123,7 @@ def test_autodiff_goes_through_several_ends():
 @pytest.mark.parametrize("need_grad", [True, False])
 @pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2))])
 def test_a_leaf_stays_if_the_end_aliases_it(in_place, need_grad):
+    """A leaf that the loss aliases is not cleared under a budget."""
     x = nn.Variable.from_numpy_array(np.full((2, 3), 4, np.float32), need_grad=need_grad)
     y = in_place(x)
     for _ in range(2):

@@ -98,6 +98,7 @@ def test_a_failed_gradient_of_another_type_leaves_the_old_one():
 
 
 def test_a_part_is_filled_or_raises():
+    """A fill of a part either succeeds or raises MemoryError."""
     whole = nn.NdArray((4, N))
     part = whole.narrow(0, 1, 2)
     with shortage():

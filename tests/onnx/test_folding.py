@@ -155,6 +155,7 @@ def test_scalars_become_arguments_and_transposes_are_folded(tmp_path):
 
 
 def test_hard_gates_become_hard_swish(tmp_path):
+    """Three forms of hard-swish are replaced by `hard_swish`, and similar functions are not."""
     x = nn.Variable((2, 3, 4))
     bounded = F.minimum_scalar(F.maximum_scalar(x * (1 / 6) + 0.5, 0.0), 1.0)
     made = [x * F.relu6(x + 3.0) * (1 / 6), bounded * x, F.hard_swish(x)]

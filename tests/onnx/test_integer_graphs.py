@@ -173,6 +173,7 @@ def test_attention(dtype):
 
 
 def test_operators_of_levels():
+    """A chain of onnxruntime's 8-bit operators is computed on integers."""
     net = Net((2, 4, 6, 6))
     first, second = net.scale(0.01, 128), net.scale(0.02, 100)
     x = net.node("QuantizeLinear", "x", *first)
@@ -195,6 +196,7 @@ def test_operators_of_levels():
 
 
 def test_scales_that_follow_from_the_numbers():
+    """Dynamically quantized products are computed on integers."""
     net = Net((3, 7, 12))
     h, scale, at = net.node("DynamicQuantizeLinear", "x", n=3)
     w = net.constant(RNG.integers(-127, 128, (12, 10)).astype(np.int8))
@@ -222,6 +224,7 @@ def test_scales_that_follow_from_the_numbers():
 
 
 def test_quantized_outputs_and_float_outputs():
+    """Outputs may be levels or real numbers."""
     net = Net((2, 5), "int8")
     levels = net.node("QuantizeLinear", net.node("Relu", "x"), *net.scale(0.01, -100))
     net.check(levels, {"QuantizeUint8": 1, "LookupUint8": 0})

@@ -115,6 +115,7 @@ CAPTURES = [if_on_a_shape, if_within_if, branch_that_is_an_outer_value, loop_of_
 @pytest.mark.parametrize("make", CAPTURES)
 @pytest.mark.parametrize("asks", [False, True], ids=["folded", "parameters"])
 def test_a_graph_inside_of_a_node_reads_outer_values_in_each_call(make, asks):
+    """Branches and loop bodies read the outer values of the current call."""
     model, expected = make()
     if asks:
         model.get_parameters()
@@ -146,6 +147,7 @@ def test_a_flag_that_is_an_input_chooses_in_each_call():
 
 
 def test_a_negative_length_is_symbolic():
+    """A length of -1 in a file is an open length."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, 2])
     model = loaded([helper.make_node("Neg", ["x"], ["y"])], [x])
     assert model.shapes == {"x": (None, 2)}
@@ -272,6 +274,7 @@ def recurrent_layer(rng):
 
 @pytest.mark.parametrize("make", [quantized_product, recurrent_layer])
 def test_graphs_of_all_shapes_share_weights_and_what_follows_from_them(make):
+    """Calls with new shapes add little memory: folded weights are shared."""
     rng = np.random.default_rng(3)
     nodes, held = make(rng)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])

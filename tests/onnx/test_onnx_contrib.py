@@ -112,6 +112,8 @@ def quantized(**names):
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_layers_of_levels(is_last, dtype):
+    """Pooling and convolutions on 8-bit levels agree with ONNX Runtime."""
+
     def images(n):
         """Returns n images of 8-bit levels in the layout of the node."""
         return levels(dtype, n, 6, 6, 4) if is_last else levels(dtype, n, 4, 6, 6)
@@ -153,6 +155,7 @@ def test_elementwise_operators_of_levels():
 
 
 def test_what_is_refused_says_so():
+    """Unsupported attributes and layouts are refused, and the error names them."""
     made = node("FusedConv", "x w", activation="Gelu")
     model = kinnor.onnx.load(model_of([made], {"x": real(1, 2, 4, 4)}, ["y"], {"w": real(1, 2, 1, 1)}))
     with pytest.raises(nn.UnsupportedError, match="expected an activation of"):
@@ -358,6 +361,7 @@ def test_grouped_queries(settings, stage):
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("has_zero", [False, True])
 def test_products_of_few_bits(bits, has_zero):
+    """`MatMulNBits`, with weights of few bits, agrees with ONNX Runtime."""
     n_in, n_out, block = 40, 6, 16
     n_blocks = -(-n_in // block)
     held = {"w": levels(np.uint8, n_out, n_blocks, block * bits // 8), "s": real(n_out * n_blocks) ** 2}
@@ -371,6 +375,7 @@ def test_products_of_few_bits(bits, has_zero):
 
 @pytest.mark.parametrize("name", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
 def test_normalization_of_sums(name):
+    """Normalizations of the sum of two inputs agree with ONNX Runtime."""
     names = "x s g b c" if name == "SkipLayerNormalization" else "x s g c"
     made = node(name, names, epsilon=1e-5)
     feeds = [{"x": real(n, 3, 8), "s": real(n, 3, 8)} for n in (1, 2)]

@@ -176,6 +176,7 @@ def test_models_with_too_many_nodes_are_refused_immediately(which, tmp_path):
     ],
 )
 def test_what_is_small_runs(made, wanted):
+    """Models with few nodes run although they use functions and loops."""
     y = kinnor.onnx.Model(made())(X)
     assert y.shape == X.shape
     if wanted is not None:

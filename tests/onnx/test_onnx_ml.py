@@ -127,6 +127,7 @@ def test_trees_that_do_not_fit_are_refused():
 
 
 def test_labels_and_tables_of_scores():
+    """Classifiers return labels, and `ZipMap` a table of scores by label."""
     for labels in ({"classlabels_strings": ["b", "a", "c"]}, {"classlabels_int64s": [3, 1, 2]}):
         nodes = [
             node("TreeEnsembleClassifier", "x", "l s", post_transform="SOFTMAX", **trees(3, 3, "class"), **labels),
@@ -201,6 +202,7 @@ def test_features():
 
 
 def test_chosen_features():
+    """`ArrayFeatureExtractor` selects columns at constant and computed indices."""
     compared([node("ArrayFeatureExtractor", "x p")], feeds(4), ["y"], {"p": np.array([2, 0])})
     given = [{"p": RNG.integers(0, 3, (1, n))} for n in (2, 5)]
     compared([node("ArrayFeatureExtractor", "w p")], given, ["y"], {"w": np.array([7, 8, 9])})
@@ -243,6 +245,7 @@ def test_encoded_categories():
 
 
 def test_strings_are_moved():
+    """Operators that move elements also move strings."""
     labels = np.array(["no", "yes", "maybe"], object)
     nodes = [
         helper.make_node("ArgMax", ["x"], ["at"], axis=1, keepdims=0),
@@ -282,6 +285,7 @@ def test_strings_without_a_place_are_refused_where_they_matter():
 
 
 def test_gradients_of_features():
+    """Gradients go through scaled and normalized features."""
     nodes = [node("Scaler", "x", "h", offset=[0.5], scale=[2.0]), node("Normalizer", "h", "y", norm="L2")]
     model = kinnor.onnx.load(model_of(nodes, feeds(4)[0], ["y"]))
     x = nn.Variable.from_numpy_array(real(3, 4), need_grad=True)

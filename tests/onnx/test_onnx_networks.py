@@ -141,6 +141,7 @@ def test_the_command_converts_both_ways(tmp_path, monkeypatch, capsys):
 
 
 def test_the_bench_of_models(capsys, monkeypatch):
+    """The bench of ONNX models prints a row for each network, with each option."""
     monkeypatch.setattr(
         "sys.argv", ["onnx_models.py", "lstm", "gpt2", "--batch", "1", "--threads", "1", "--seconds", "0.05"]
     )

@@ -109,6 +109,7 @@ def test_functions(tmp_path, opset):
 
 
 def test_every_row_is_tried():
+    """Every exporter has a row of the table that uses it."""
     kinds = set()
     for row in rows(1):
         for y in built(row)[1]:
@@ -222,6 +223,7 @@ def test_functions_that_cannot_be_exported_are_named(tmp_path):
 
 
 def test_tensors_outside_of_the_file(tmp_path):
+    """With `external_data`, tensors are saved in a second file."""
     x, y = network()
     path = tmp_path / "net.onnx"
     kinnor.onnx.save(y, path, {"x": x}, external_data=True)

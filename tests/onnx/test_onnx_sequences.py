@@ -96,6 +96,7 @@ def test_sequences_that_models_take(new_axis, axis):
 
 
 def test_positions_that_are_computed():
+    """Positions out of range, values of the wrong kind and wrong lengths are refused."""
     built = made([node("SequenceConstruct", "x x", "xs"), node("SequenceAt", "xs place", "y")], ["x"], ["y"], place=2)
     with pytest.raises(kinnor.onnx.OnnxError, match="SequenceAt: expected a place from -2 to 1, got 2"):
         kinnor.onnx.Model(built)(np.ones(2, np.float32))

@@ -67,6 +67,7 @@ def reference():
 
 @pytest.mark.parametrize("kind", ["path", "text", "bytes", "bytearray", "message"])
 def test_a_model_is_read_from(kind, tmp_path):
+    """A model is loaded from a path, bytes or a message, which stays unchanged."""
     proto, path = network(), tmp_path / "net.onnx"
     onnx.save(proto, path)
     content = proto.SerializeToString()
@@ -172,6 +173,7 @@ def test_threads_share_a_session(session):
 
 
 def test_values_and_bindings(session):
+    """`OrtValue` and IO bindings work as in ONNX Runtime."""
     x = kinnor.onnx.OrtValue.ortvalue_from_numpy(FEED["x"])
     n = kinnor.onnx.OrtValue.ortvalue_from_shape_and_type([2], np.int64)
     n.update_inplace(FEED["n"])
@@ -287,6 +289,7 @@ def test_programs_for_onnx_runtime_run_unchanged(tmp_path):
 
 
 def test_tests_and_workers_find_the_name(tmp_path):
+    """Test runs and child processes import the replacement of `onnxruntime`."""
     (tmp_path / "test_theirs.py").write_text(
         "import subprocess, sys, onnxruntime\n"
         "TEXT = 'import onnxruntime; print(onnxruntime.__kinnor__)'\n"

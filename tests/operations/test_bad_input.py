@@ -42,6 +42,7 @@ def test_wrong_arguments(kind, count, tmp_path):
 
 
 def test_iterables_without_end():
+    """Endless iterables are refused as arguments, in every place that takes a sequence."""
     x = nn.Variable((2, 3))
     calls = {
         "axis": lambda endless: F.sum(x, axis=endless),
@@ -78,6 +79,7 @@ def test_iterables_without_end():
 
 
 def test_long_lists_are_taken():
+    """Lists of 70,000 entries are processed."""
     many = 70_000
     assert nn.forward_all([nn.Variable(())] * many) is None
     with pytest.raises(nn.Error):
@@ -328,6 +330,7 @@ def test_invalid_initial_gradients():
 
 
 def test_bfloat16_starts_a_gradient():
+    """An initial gradient may be an array of bfloat16."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = nn.Variable.from_numpy_array(np.full(2, 3.0, np.float32), need_grad=True)
     seed = np.array([1.0, 10.0], ml_dtypes.bfloat16)

@@ -233,6 +233,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_functions_near_their_limits(name):
+    """Functions are exact to a few ulp where they approach a limit."""
     function, exact, (low, high), bound = LIMITS[name]
     x = np.linspace(low, high, 100_003).astype(np.float32)
     y = function(nn.Variable.from_numpy_array(x))
@@ -348,6 +349,7 @@ def test_places_however_far_are_reflected_into_the_image(mode, corners, kind):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_infinite_stays_with_the_element_that_it_is_a_gradient_of(mode):
+    """Infinite elements and gradients of a resized image reach only the elements that share them."""
     x = np.array([[1.0, 2.0, 3.0]], np.float32)
     for arguments, count in (
         ({"align_corners": True}, 3),
@@ -441,6 +443,7 @@ def test_patches_and_initial_values_do_not_reach_the_end_of_their_range():
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
 def test_rates_that_have_reached_their_end_stay_there(n):
+    """Learning rates never rise again after the end of a schedule."""
     schedules = (
         CosineScheduler(0.1, n),
         PolynomialScheduler(0.1, n, 2.0),
@@ -457,6 +460,7 @@ def test_rates_that_have_reached_their_end_stay_there(n):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_weights_of_zero_are_normalized_to_zero_and_leave_again(mode):
+    """`spectral_norm` of zeros is zero and leaves `u` as it is, so that other weights are normalized later."""
     u = nn.Variable.from_numpy_array(np.array([0.6, 0.8], np.float32))
     zeros, ones = np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)
     for eps in (1e-12, 0.0):

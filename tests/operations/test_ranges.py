@@ -243,6 +243,7 @@ def test_solvers_clip_gradients_of_every_magnitude(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_steps_in_proportion_to_norms_of_every_magnitude(dtype):
+    """`Lars` and `Lamb` take right steps at every magnitude of weights and gradients."""
     w = U / np.sqrt((U * U).sum()) / 4
     for s in MAGNITUDES["float" if dtype == np.float32 else "double"]:
         digits = {"rtol": 2e-6, "atol": 1e-6 + 1e-43 / s, "err_msg": str(s)}
@@ -385,6 +386,7 @@ def test_gradients_of_many_uses_are_added_up_exactly(name, threads):
 
 @pytest.mark.parametrize("rule", ["scatter_add", "scatter_nd", "embed", "gather"])
 def test_additions_to_one_place_are_exact(rule):
+    """Many additions to one element lose no digits, by kernels and graph rules."""
     exact = np.float64(np.float32(0.1)) * N
     tenths = nn.Variable.from_numpy_array(np.full((N, 2), 0.1, "f4"))
     if rule == "scatter_add":

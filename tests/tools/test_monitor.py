@@ -55,6 +55,7 @@ def test_series_writes_means(monitor, tmp_path, caplog):
 
 
 def test_series_takes_arrays_and_needs_no_monitor(caplog):
+    """A series without a monitor logs the mean of what is added."""
     with caplog.at_level(logging.INFO, "kinnor"):
         MonitorSeries("loss").add(0, np.array([1, 2], np.float32))
         MonitorSeries("loss", verbose=False).add(0, 1)
@@ -62,6 +63,7 @@ def test_series_takes_arrays_and_needs_no_monitor(caplog):
 
 
 def test_time_elapsed(monitor, tmp_path):
+    """The timer writes the time since its last row, and the total time."""
     timer = MonitorTimeElapsed("time", monitor, interval=10, verbose=False)
     for i in range(25):
         timer.add(i)
@@ -116,6 +118,7 @@ def test_constant_image_is_black(monitor, tmp_path):
 
 
 def test_images_refused(monitor):
+    """Monitors and image functions refuse lists and wrong shapes."""
     writer = MonitorImage("images", monitor, verbose=False)
     with pytest.raises(TypeError, match="got list"):
         writer.add(0, [1, 2])

@@ -74,6 +74,7 @@ def test_a_module_is_a_network_with_its_parameters():
 
 
 def test_methods_other_than_call_and_inputs_made_before():
+    """A description can call any method of a module, on inputs that exist already."""
     module, inputs = BothSides(2), [nn.ProtoVariable((4, 3)), nn.ProtoVariable((4, 3))]
     with nn.graph_def.graph(name="sum") as g:
         module.other(*inputs)

@@ -66,6 +66,7 @@ def test_values_of_the_validation_are_those_of_all_rows():
 
 
 def test_modes_are_put_back():
+    """After `fit` each module has the mode that it had before, and frozen statistics are unchanged."""
     module = network()
     module[2].eval()
     mean = module[2].mean.d.copy()
@@ -130,6 +131,7 @@ def test_accumulated_batches_are_one_large_batch():
 
 
 def test_schedules_clipping_and_decay():
+    """`fit` applies a learning rate schedule, gradient clipping and weight decay."""
     rates, module = [], network()
     solver = S.Sgd(lr=1.0)
 
@@ -308,6 +310,7 @@ def test_arguments_of_other_libraries_are_explained(arguments, error):
 
 
 def test_names_for_the_same_argument_lead_to_arguments():
+    """The suggestions for other libraries' argument names are arguments and metrics of `fit`."""
     known = inspect.signature(nn.fit).parameters
     for names in (fitting.ELSEWHERE, losses.ELSEWHERE):
         assert not set(names) & {*known, *losses.METRICS}
@@ -349,6 +352,7 @@ def test_labels_and_targets_are_aligned():
 
 
 def test_histories_are_tables():
+    """A history prints as a table, and suggests names for misspelt series."""
     history = History([{"epoch": 0, "loss": 0.5}])
     assert repr(History()) == "no epochs" and History().series("loss") == []
     with pytest.raises(nn.ParameterError, match="expected one of epoch, loss, got 'los'; did you mean 'loss'"):
@@ -359,6 +363,7 @@ def test_histories_are_tables():
 
 
 def test_bars_in_notebooks(monkeypatch):
+    """In a notebook `fit` shows one progress bar, which it updates."""
     shown = []
 
     class Handle:

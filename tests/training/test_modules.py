@@ -71,6 +71,7 @@ def test_modules_in_containers_are_submodules():
 
 
 def test_containers_may_change():
+    """Modules that are added to or removed from containers become or cease to be submodules."""
     network = Stack()
     network.blocks.append(Dense(4))
     assert "blocks.2" in network.submodules and list(network.submodules)[-1] == "last"
@@ -303,6 +304,7 @@ def test_names_of_pytorch_are_explained():
 
 
 def test_places_of_attributes_of_other_libraries():
+    """The errors for attributes of other libraries name things that exist."""
     module, buffer = Dense(2), nn.Variable.from_numpy_array(np.ones(2, np.float32))
     module.set_parameter("mean", buffer)
     buffer.need_grad = False
@@ -326,6 +328,7 @@ def test_names_of_classes_are_split_into_words(name, expected):
 
 
 def test_under_nnablas_names_lists_and_variables_are_no_parameters():
+    """Under NNabla's names only direct attributes that are modules count."""
     _core.set_dialect("nnabla")
     try:
         network = ran(Stack())
@@ -339,6 +342,7 @@ def test_under_nnablas_names_lists_and_variables_are_no_parameters():
 
 
 def test_names_of_attributes_are_the_users():
+    """A user's attributes may have any name, also names that modules use inside."""
     network = Dense(2)
     network._order, network._parameters, network.parameters = [1], {"a": 3}, None
     network.part = Dense(3)
