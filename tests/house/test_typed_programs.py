@@ -1,5 +1,7 @@
 """Type checkers accept typed programs that use the package, and report their mistakes."""
 
+import ast
+import inspect
 import os
 import subprocess
 import sys
@@ -57,3 +59,23 @@ def test_the_stub_of_solvers_has_their_docstrings(name):
 
     first = getattr(S, name).__doc__.splitlines()[0]
     assert first in (ROOT / "python/kinnor/solvers.pyi").read_text()
+
+
+def documented(stub, owner, path=""):
+    """Yields the names in a stub that have a docstring there, with it and with the first paragraph of the real one."""
+    for node in stub.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found = getattr(owner, node.name)
+            if text := ast.get_docstring(node):
+                yield path + node.name, text.split(), (inspect.getdoc(found) or "").split("\n\n")[0].split()
+            if isinstance(node, ast.ClassDef):
+                yield from documented(node, found, f"{path}{node.name}.")
+
+
+def test_the_stub_of_the_core_has_its_docstrings():
+    from kinnor import _core
+
+    stub = ast.parse((ROOT / "python/kinnor/_core.pyi").read_text())
+    found = list(documented(stub, _core))
+    assert len(found) > 250
+    assert [(name, text) for name, text, expected in found if text != expected] == []
