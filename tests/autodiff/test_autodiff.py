@@ -31,6 +31,7 @@ def test_only_leaves_get_gradients():
 
 
 def test_several_variables_with_gradients_to_start_from():
+    """`backward` takes several roots, with a gradient or None for each, and adds their contributions."""
     x = leaf(1, 2)
     y, z = run(x * 2, F.sum(x * x))
     autodiff.backward([y, z], [np.array([10, 100]), None])
@@ -39,6 +40,7 @@ def test_several_variables_with_gradients_to_start_from():
 
 @pytest.mark.parametrize("given", [leaf(1, 2), nn.NdArray.from_numpy_array(np.array([1.0, 2])), np.array([1, 2])])
 def test_accepted_types_of_gradients(given):
+    """The initial gradient may be a variable, an `NdArray` or a NumPy array."""
     x = leaf(1, 1)
     y = run(x * 5)
     autodiff.backward(y, given)

@@ -63,6 +63,7 @@ def test_arguments_of_grad_that_are_refused():
 
 
 def test_batches_of_gradients_to_start_from():
+    """`is_grads_batched` gives one row of gradients for each given initial gradient. Wrong shapes are refused."""
     x = leaf(1, 2)
     y, z = run(x * x, F.sum(x * x * x))
     (rows,) = autodiff.grad(y, x, np.eye(2), is_grads_batched=True, retain_graph=True)

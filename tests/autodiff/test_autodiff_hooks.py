@@ -122,6 +122,7 @@ def test_hooks_that_are_refused():
 
 @both
 def test_hooks_after_accumulation(create_graph):
+    """`register_post_accumulate_grad_hook` calls a hook with the leaf only after `backward` has added to `.g`."""
     x, w = leaf(1, 2), leaf(3, 4)
     seen = []
     handle = x.register_post_accumulate_grad_hook(lambda v: seen.append((v == x, v.g.tolist())))
@@ -180,6 +181,7 @@ def test_a_retained_gradient_where_no_leaf_follows():
 
 @both
 def test_running_backward_in_a_hook(create_graph):
+    """A hook may run backward of another graph, and `grad` of the same graph."""
     x, w = leaf(1, 2), leaf(3, 4)
     h = x * x
     y, z = run(F.sum(h * 3)), run(F.sum(w * w))
@@ -213,6 +215,7 @@ def test_attributes_of_variables():
 
 
 def test_setting_requires_grad():
+    """`requires_grad` can be set on leaves of real numbers only, by attribute or method."""
     x = leaf(1, need_grad=False)
     assert x.requires_grad_() is x and x.requires_grad
     x.requires_grad = False

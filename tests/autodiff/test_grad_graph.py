@@ -47,6 +47,7 @@ def test_nothing_runs_before_forward(mode):
     ],
 )
 def test_accepted_initial_gradients(seed):
+    """`nn.grad` takes numbers, arrays and variables as initial gradients, one or a list."""
     x = leaf(1, 2)
     (g,) = nn.grad([x * 3], [x], seed)
     run(g)

@@ -292,6 +292,7 @@ def test_small_things():
 
 @pytest.mark.parametrize("is_add", [False, True])
 def test_gradients_of_fused_batch_normalization_by_name(is_add):
+    """The class that NNabla has for the gradient of `fused_batch_normalization` gives the right gradients."""
     out = run(f"""
         import numpy as np
         import nnabla as nn

@@ -52,6 +52,7 @@ def test_yolo_has_the_published_size(constant, dataset, maps, n):
 
 
 def test_boxes_are_relative_to_the_image():
+    """YOLO v2 gives boxes as parts of the image, from cells and anchors, with class probabilities."""
     h = nn.Variable((1, 125, 2, 4))
     h.d = np.random.RandomState(0).randn(*h.shape)
     model = YoloV2(weights=None)

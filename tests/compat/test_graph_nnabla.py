@@ -49,6 +49,7 @@ def recorded(run):
 
 
 def test_a_record_shows_recomputed_functions():
+    """A record of what runs clear also has the functions that a backward run recomputes."""
     x = nn.Variable((2, 3), need_grad=True)
     h = F.cos(F.identity(x).apply(recompute=True)).apply(recompute=True)
     y = F.sin(h)
@@ -201,6 +202,7 @@ def test_erased_patches_pass_no_gradient():
 
 
 def test_arguments_are_shown_with_the_defaults_that_follow_from_the_input():
+    """`info.args` of convolutions has values for the arguments that were left open."""
     x = nn.Variable((2, 4, 5, 6))
     args = F.convolution(x, nn.Variable((3, 4, 2, 2)), pad=(1, 0)).parent.info.args
     assert (args["pad"], args["stride"], args["dilation"], args["group"]) == ([1, 0], [1, 1], [1, 1], 1)

@@ -23,6 +23,7 @@ def test_the_list_is_up_to_date():
 
 
 def test_the_page_names_all_of_it():
+    """The page of differences names each missing module and name of NNabla's."""
     page = (ROOT / _missing.PAGE).read_text()
     told = set(re.findall(r"`([\w.]+)`", page[page.index("## Missing names") :]))
     assert set(_missing.MODULES) <= told

@@ -99,6 +99,8 @@ def file(tmp_path):
 
 
 def test_weights_from_a_file(file, monkeypatch):
+    """A network computes the same from a file of weights, again in each call."""
+
     class Small(M.ResNet18):
         """A description of a ResNet that fits the small network in `file`."""
 
@@ -119,6 +121,7 @@ def test_weights_from_a_file(file, monkeypatch):
 
 
 def test_images_of_another_size(tmp_path):
+    """With `force_global_pooling`, a network from a file takes images of another size than the file has."""
     with nn.parameter_scope("", scope := {}):
 
         def net(x, whole=(8, 8)):
@@ -164,6 +167,7 @@ def test_images_of_another_size(tmp_path):
 
 
 def test_towers_of_a_file_are_left_out(tmp_path):
+    """The towers that a file has for training are not part of the network."""
     with nn.parameter_scope("", {}):
         x, label = nn.Variable((2, 3, 8, 8)), nn.Variable((2, 1))
         h = PF.convolution(x, 4, (3, 3), name="c")

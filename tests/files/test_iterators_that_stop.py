@@ -76,6 +76,7 @@ def test_a_source_that_is_iterated_over_itself():
 
 
 def test_an_iterator_that_is_exhausted_stops():
+    """An iterator whose batches are used up raises StopIteration, in a loop and in `next`."""
     batches = DataIterator(Source(99), 5, stop_exhausted=True, use_thread=False)
     assert len(list(batches)) == 4
     with pytest.raises(StopIteration):

@@ -233,6 +233,7 @@ def write_safetensors(path, header, data=b""):
     ],
 )
 def test_malicious_safetensors_files(tmp_path, header, data):
+    """Files with a malicious header raise ParameterError and register nothing."""
     path = tmp_path / "bad.safetensors"
     write_safetensors(path, header, data)
     with pytest.raises(ParameterError, match="load_parameters: expected"):
@@ -345,6 +346,7 @@ def test_formats_that_do_not_exist(tmp_path):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_files_that_cannot_be_opened(tmp_path, extension):
+    """Missing files and folders raise FileNotFoundError or OSError, in loading and in saving."""
     get_parameter_or_create("w", (2,))
     with pytest.raises(FileNotFoundError):
         nn.load_parameters(tmp_path / f"missing{extension}")
@@ -359,6 +361,7 @@ def test_files_that_cannot_be_opened(tmp_path, extension):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_a_name_that_a_format_cannot_store(tmp_path, extension):
+    """A name that the format cannot store is refused, and the old file stays as it is."""
     path = tmp_path / f"p{extension}"
     path.write_bytes(b"before")
     w = nn.Variable((2,))

@@ -279,6 +279,7 @@ def test_memory_that_cannot_be_shared_is_copied():
 
 
 def test_dlpack_in_the_form_of_nnabla():
+    """NNabla's `to_dlpack` and `from_dlpack` share memory. A capsule can be used once."""
     a = array([1, 2], np.float64)
     capsule = to_dlpack(a, np.float32)
     assert a.dtype == np.float32

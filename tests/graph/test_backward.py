@@ -11,6 +11,7 @@ import kinnor.functions as F
 
 
 def test_values_that_a_forward_run_cleared():
+    """A backward run is refused if a forward run cleared a value that it reads."""
     x = leaf(0.5, 1)
     y = F.sum(F.exp(F.exp(x)))
     y.forward(clear_buffer=True)
@@ -23,6 +24,7 @@ def test_values_that_a_forward_run_cleared():
 
 
 def test_values_that_a_backward_run_cleared():
+    """A second backward run is refused if the first one cleared a value that it reads."""
     x = leaf(0.5, 1)
     y = F.sum(F.exp(F.exp(x)))
     y.forward(clear_no_need_grad=True)
@@ -68,6 +70,7 @@ def test_setting_a_gradient():
 
 
 def test_masks_of_bool_fill_may_be_arrays():
+    """The mask of `bool_fill_` may be an `NdArray`."""
     x, mask = nn.Variable.from_numpy_array(np.zeros(3, np.float32)), np.array([1, 0, 1])
     y = x.bool_fill_(nn.NdArray.from_numpy_array(mask), 5)
     assert type(y) is nn.Variable and y != x

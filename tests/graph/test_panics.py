@@ -124,6 +124,8 @@ def test_a_graph_runs_again_to_the_same_bits(when, forward, runs):
 
 
 def test_hooks_that_panic():
+    """A panic in a hook is raised, the initial gradient stays, and the graph runs again to the same bits."""
+
     def panics(_):
         """A hook that panics."""
         raise nn.InternalError("in a hook")

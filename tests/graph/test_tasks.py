@@ -268,6 +268,7 @@ def test_a_context_run_by_the_program(scope):
 
 
 def test_gradients_of_a_task_beside_no_grad():
+    """A task gets gradients while another task waits under `no_grad`."""
     async def predict():
         """Waits under `no_grad`."""
         with nn.no_grad():
@@ -331,6 +332,7 @@ def test_a_parametric_function_that_fails_in_one_task():
 
 
 def test_modes_that_are_set_within_scopes():
+    """A mode that a call sets within a scope of that mode ends with the scope. Scopes of other modes leave it."""
     with nn.auto_forward():
         autodiff.set_grad_enabled(False)
     assert not autodiff.is_grad_enabled()
@@ -362,6 +364,8 @@ def test_modes_that_are_set_within_scopes():
 
 @pytest.mark.parametrize("kind", ["generator", "coroutine"])
 def test_decorated_functions_of_several_steps(kind):
+    """A decorator with a mode holds at each step of a generator or coroutine, and not in between."""
+
     @nn.no_grad()
     def generator():
         """Yields the mode at each step."""

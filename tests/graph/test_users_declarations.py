@@ -142,6 +142,7 @@ class Counted(PythonFunction):
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_written_and_preserved_inputs(keeps):
+    """A write to an input lasts to the next run. `prohibit_clear_input_buffers` keeps inputs from being cleared."""
     x, n = leaf(1, 2), leaf(0, need_grad=False)
     function = Counted()
     function.keeps = keeps

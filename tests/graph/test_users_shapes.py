@@ -114,6 +114,8 @@ def test_a_billion_outputs_are_refused():
 
 
 def test_an_input_that_changes_its_shape_in_setup():
+    """A user's function that changes the shape of one of its inputs in `setup_impl` is refused."""
+
     class Restless(Kept):
         """Changes the shape of an input during its own setup."""
 

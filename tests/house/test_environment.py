@@ -37,6 +37,7 @@ def test_a_wrong_value_is_refused(name, value, expected):
 
 
 def test_accepted_values():
+    """Environment variables of Kinnor are accepted with spaces around, and may be empty."""
     given = {"KINNOR_NUM_THREADS": " 3 ", "KINNOR_PLAN": "plain", "KINNOR_ISA": "portable", "KINNOR_MEMORY_LIMIT": ""}
     assert run(IMPORT, **given) == (0, "3 plain", [])
 

@@ -58,6 +58,7 @@ def test_digits_dynamic(tmp_path):
 
 
 def test_lenet_on_idx_files(tmp_path):
+    """The example of LeNet on IDX files learns the digits."""
     images, labels = digits()
     for part, which in {"train": slice(1500), "t10k": slice(1500, None)}.items():
         for name, array in {"images-idx3": np.rint(images[which, 0] * 255), "labels-idx1": labels[which]}.items():
@@ -148,6 +149,7 @@ def test_hessian_vector_product(tmp_path):
 
 
 def test_products_with_the_hessian_of_a_quadratic_form():
+    """The example of products with a Hessian gives gradient and products of a quadratic form exactly."""
     module, rng = loaded("hessian_vector_product"), np.random.RandomState(0)
     root, b, v = rng.normal(size=(5, 5)), rng.normal(size=5), rng.normal(size=5)
     a = root @ root.T + np.eye(5)

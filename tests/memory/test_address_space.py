@@ -133,6 +133,7 @@ print("ends", count)
 
 @pytest.mark.parametrize("kind", ["leaves", "chain", "star", "wide", "eager"])
 def test_a_graph_that_grows_until_no_addresses_are_left(kind):
+    """A graph grows until no addresses are left. The program then ends with MemoryError, and is not aborted."""
     # Small arenas, so that tables of the graph need addresses soon.
     environment = {**os.environ, "MIMALLOC_ARENA_RESERVE": "4M"}
     for extra in (0, 3_000_000, 20_000_000):

@@ -76,6 +76,7 @@ def test_a_weight_that_is_assigned_to(net):
 
 
 def test_a_weight_that_is_written_through_a_view(net):
+    """Results follow each write to the weight through a view, while the view is held and after it."""
     view = net.w.d
     net.check()
     for i in range(3):
@@ -104,6 +105,7 @@ def test_a_weight_that_others_write_by_address(net):
 
 
 def test_a_weight_that_a_solver_updates(net):
+    """Results follow each update of the weight by a solver."""
     solver = S.Sgd(lr=0.1)
     solver.set_parameters({"w": net.w})
     for _ in range(3):
@@ -114,6 +116,7 @@ def test_a_weight_that_a_solver_updates(net):
 
 
 def test_a_weight_that_two_functions_share(net, layer):
+    """Results of both functions follow each change of a weight that they share."""
     other = Net(layer, net.w)
     for i in range(2):
         other.check()

@@ -153,6 +153,7 @@ def test_old_graphs_do_not_use_up_the_budget():
 
 
 def test_values_of_half_the_size_and_other_types():
+    """Budgets hold in half, double and bfloat16 precision, with the same gradients."""
     x = wide_leaf()
     for context in ("cpu:half", "cpu:double", "cpu:bfloat16"):
         with nn.context_scope(nn.Context([context])):

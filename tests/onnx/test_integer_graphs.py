@@ -100,6 +100,7 @@ def zero(dtype, at):
 @DTYPES
 @pytest.mark.parametrize("axis", [None, 0])
 def test_convolutions_with_functions_in_between(dtype, axis):
+    """A network of convolutions, pooling, a sum and a concatenation is computed on integers."""
     net = Net((2, 3, 9, 8), dtype)
     h = net.between("x", 0.01, zero(dtype, 120))
     w, step = net.weight(20, 3, 3, 3, axis=axis)
@@ -139,6 +140,7 @@ def test_convolutions_with_functions_in_between(dtype, axis):
 
 @DTYPES
 def test_asymmetric_padding(dtype):
+    """Convolutions and pooling with different padding at both ends are computed on integers."""
     net = Net((2, 3, 8, 9), dtype)
     h = net.between("x", 0.01, zero(dtype, 120))
     h = net.between(

@@ -211,6 +211,7 @@ def test_a_cast_to_float16_rounds_as_float16_does():
 
 
 def test_shapes_computed_from_large_inputs():
+    """Elements are selected at positions computed from a large input. A variable as the input is refused."""
     nodes = [
         helper.make_node("Mul", ["x", "two"], ["y"]),
         helper.make_node("Greater", ["y", "three"], ["many"]),
@@ -318,6 +319,7 @@ def test_operators_that_are_defined_by_others(name):
 
 
 def test_operators_of_transformers(tmp_path):
+    """Operators of Microsoft's domain that transformers use give the right values."""
     rng = np.random.default_rng(0)
 
     def tensor(name, *shape, of=None):

@@ -32,6 +32,7 @@ def node(name, inputs, outputs="y", domain=DOMAIN, **attributes):
 @pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid"])
 @pytest.mark.parametrize("adds", [False, True])
 def test_fused_convolutions(activation, adds):
+    """`FusedConv` agrees for each activation, with and without an array to add."""
     numbers = {"LeakyRelu": [0.2], "Clip": [-0.5, 0.7], "HardSigmoid": [0.3, 0.4]}.get(activation, [])
     made = node(
         "FusedConv",
@@ -47,6 +48,7 @@ def test_fused_convolutions(activation, adds):
 
 @pytest.mark.parametrize("flags", [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (1, 1, 0, 0), (0, 0, 1, 0), (0, 0, 1, 1)])
 def test_fused_products(flags):
+    """`FusedMatMul` agrees for several combinations of transposition flags."""
     names = ["transA", "transB", "transBatchA", "transBatchB"]
     made = node("FusedMatMul", "a b", alpha=0.5, **dict(zip(names, flags, strict=True)))
 
@@ -85,6 +87,7 @@ def test_small_operators():
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("per_column", [False, True])
 def test_products_of_levels(dtype, per_column):
+    """Matrix products of 8-bit levels agree, with scales for the matrix or for each column."""
     shape = (5,) if per_column else ()
     constants = {
         "b": levels(dtype, 4, 5),
@@ -138,6 +141,7 @@ def test_layers_of_levels(is_last, dtype):
 
 
 def test_elementwise_operators_of_levels():
+    """Elementwise operators of 8-bit levels agree to one level."""
     held = quantized(a=np.uint8, b=np.uint8, y=np.uint8)
     feeds = [{"a": levels(np.uint8, n, 3), "b": levels(np.uint8, n, 3)} for n in (1, 4)]
     for name in ("QLinearAdd", "QLinearMul"):
@@ -203,6 +207,7 @@ def lstm_of_levels(dtype=np.int8, direction="forward", states=False, peepholes=F
 
 @pytest.mark.parametrize("settings", LSTM)
 def test_lstm_of_levels(settings):
+    """`DynamicQuantizeLSTM` agrees for several settings and lengths."""
     made, held, feed = lstm_of_levels(**settings)
     compared([made], [feed(7, 1), feed(4, 3)], ["y", "yh", "yc"], held)
 
@@ -222,6 +227,7 @@ def test_lstm_of_levels_has_no_gradient():
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("states", [False, True])
 def test_sequences_of_several_lengths(kind, direction, states):
+    """Recurrent operators agree for batches of sequences of different lengths."""
     n, gates = (2 if direction == "bidirectional" else 1), {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
     held = {"w": real(n, gates * 4, 5), "r": real(n, gates * 4, 4), "b": real(n, gates * 8)}
     outputs = ["y", "yh", *(["yc"] if kind == "LSTM" else [])]
@@ -272,6 +278,7 @@ def test_attention(kind, has_past, causal):
 
 @pytest.mark.parametrize("kind", [None, "keys"])
 def test_attention_of_levels(kind):
+    """`QAttention` agrees, with and without a mask."""
     made = node("QAttention", f"x w b xs ws {'m' if kind else '-'} xz wz", num_heads=2)
     held = {"w": levels(np.int8, 6, 24), "b": real(24), "xs": np.float32(0.02), "ws": np.float32(0.01)}
     held |= {"xz": np.uint8(120), "wz": np.int8(0)}
@@ -286,6 +293,8 @@ HEADS += [(layout, kind, False) for layout in ("cross", "cached") for kind in (N
 
 @pytest.mark.parametrize(("layout", "kind", "has_bias"), HEADS)
 def test_multi_head_attention(layout, kind, has_bias):
+    """`MultiHeadAttention` agrees for its layouts of keys and values, and its kinds of masks."""
+
     def feed(batch, time, n_keys):
         """Returns inputs of the attention: queries, keys and values in its layout, mask, and cached keys."""
         found = {"q": real(batch, time, 8)}
@@ -308,6 +317,7 @@ def test_multi_head_attention(layout, kind, has_bias):
 @pytest.mark.parametrize("is_offset", [False, True])
 @pytest.mark.parametrize("is_flat", [False, True])
 def test_rotary_positions(interleaved, is_offset, is_flat):
+    """`RotaryEmbedding` agrees for its layouts, and for positions of rows or an offset."""
     held = {"cos": real(20, 4), "sin": real(20, 4)}
 
     def feed(batch, time):
@@ -322,6 +332,7 @@ def test_rotary_positions(interleaved, is_offset, is_flat):
 @pytest.mark.parametrize("settings", [{}, {"rotary": True}, {"window": 3}, {"softcap": 2.0}, {"packed": True}])
 @pytest.mark.parametrize("stage", ["prompt", "step", "several rows"])
 def test_grouped_queries(settings, stage):
+    """`GroupQueryAttention` agrees for the first call and for calls with cached keys."""
     heads, groups, width = 4, 2, 16
     attributes = {"num_heads": heads, "kv_num_heads": groups}
     attributes |= {"do_rotary": 1} if settings.get("rotary") else {}

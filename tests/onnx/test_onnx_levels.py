@@ -79,6 +79,7 @@ def test_arithmetic(name, dtype, shapes):
     ],
 )
 def test_functions_of_one_input(name, attributes, dtype):
+    """Quantized functions of one input agree to one level."""
     zeros = levels(dtype, 2)
     last = 0.01 if name in ("QLinearSigmoid", "QLinearSoftmax") else 0.05
     found, wanted = run(

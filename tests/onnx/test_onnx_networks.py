@@ -106,6 +106,7 @@ def test_einsum(tmp_path):
 
 
 def test_networks_of_the_examples(tmp_path, monkeypatch):
+    """Networks of the examples give the same by Kinnor, by onnxruntime, and loaded again."""
     monkeypatch.syspath_prepend(EXAMPLES)
     lenet = runpy.run_path(str(EXAMPLES / "lenet.py"))["lenet"]
     features = runpy.run_path(str(EXAMPLES / "frozen_network.py"))["random_features"]

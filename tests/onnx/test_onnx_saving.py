@@ -121,6 +121,7 @@ def test_every_row_is_tried():
 @pytest.mark.parametrize("layer", [PF.binary_connect_affine, PF.binary_weight_affine])
 @pytest.mark.parametrize("outputs", [4, (2, 3)])
 def test_affine_layers_of_binary_weights(tmp_path, opset, layer, outputs):
+    """Affine layers with binary weights are exported and give the same numbers."""
     x = variable(np.random.RandomState(0).randn(3, 5))
     with nn.parameter_scope("", {}):
         y = layer(x, outputs, quantize_zero_to=-1.0, b_init=np.ones(outputs))
@@ -133,6 +134,7 @@ def test_affine_layers_of_binary_weights(tmp_path, opset, layer, outputs):
 @pytest.mark.parametrize("layer", [PF.binary_connect_convolution, PF.binary_weight_convolution])
 @pytest.mark.parametrize("args", [{}, {"pad": (1, 2), "stride": (2, 1), "with_bias": False}])
 def test_convolutions_of_binary_weights(tmp_path, layer, args):
+    """Convolutions with binary weights are exported and give the same numbers."""
     x = variable(np.random.RandomState(0).randn(3, 4, 6, 5))
     with nn.parameter_scope("", {}):
         y = layer(x, 6, (3, 3), **args)
@@ -149,6 +151,7 @@ def network(n=2):
 
 
 def test_names_of_parameters_inputs_and_outputs(tmp_path):
+    """The file has the given names of inputs, outputs and network, and the paths of parameters."""
     x, y = network()
     kinnor.onnx.save({"scores": y}, tmp_path / "net.onnx", {"image": x}, name="small")
     proto = onnx.load(tmp_path / "net.onnx")
@@ -253,6 +256,7 @@ def test_models(tmp_path):
 
 
 def test_inputs_of_whole_numbers(tmp_path):
+    """A network whose input is whole numbers is exported."""
     x = nn.Variable.from_numpy_array(np.array([[0, 2], [1, 1], [2, 0]]))
     y = PF.embed(x, 3, 4, name="e")
     kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})

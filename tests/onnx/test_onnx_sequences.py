@@ -56,6 +56,7 @@ SPLIT = made(
 
 
 def test_sequences_inside_of_a_model():
+    """A model with a sequence inside and as an output gives the same as onnxruntime, and has gradients."""
     x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     session = onnxruntime.InferenceSession(SPLIT.SerializeToString())
     wanted, parts = session.run(None, {"x": x})
@@ -75,6 +76,7 @@ def test_sequences_inside_of_a_model():
 
 @pytest.mark.parametrize(("new_axis", "axis"), [(0, 1), (0, -2), (1, 0), (1, -1)])
 def test_sequences_that_models_take(new_axis, axis):
+    """A model takes a list or tuple of arrays or variables, of any length."""
     model = kinnor.onnx.Model(
         made([node("ConcatFromSequence", "xs", "y", axis=axis, new_axis=new_axis)], ["xs"], ["y"])
     )
@@ -113,6 +115,7 @@ def test_positions_that_are_computed():
 
 
 def test_optional_values():
+    """A model takes an array or None as an optional input. It refuses None where it needs an array."""
     nodes = [node("OptionalHasElement", "maybe", "has"), node("Identity", "maybe", "still")]
     built = made(nodes, ["maybe"], ["has"])
     built.graph.output.append(helper.make_value_info("still", KINDS["maybe"]))

@@ -80,6 +80,7 @@ def test_a_model_is_read_from(kind, tmp_path):
 
 
 def test_external_data_of_a_model_in_memory(tmp_path):
+    """A model of bytes reads its external data from a given folder only."""
     path = tmp_path / "net.onnx"
     onnx.save(network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
     content = path.read_bytes()
@@ -200,6 +201,7 @@ def test_values_and_bindings(session):
 
 
 def test_a_run_in_another_thread_calls_back(session):
+    """`run_async` calls back with the outputs, the user's object and the error text."""
     done, found = threading.Event(), []
 
     def callback(outputs, data, text):

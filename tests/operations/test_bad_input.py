@@ -87,6 +87,7 @@ def test_long_lists_are_taken():
 
 
 def test_shapes_with_too_many_elements():
+    """Shapes with more elements than any memory holds raise ShapeError or MemoryError."""
     x = nn.Variable((2, 3))
     with pytest.raises(nn.ShapeError, match="reshape"):
         F.reshape(x, (2**62, 4))
@@ -104,6 +105,7 @@ def test_backward_after_a_refused_forward():
 
 
 def test_function_called_with_another_number_of_inputs():
+    """A handle on a function refuses another number of inputs."""
     x = nn.Variable((2, 3))
     with pytest.raises(TypeError, match="expected 2 inputs, got 1"):
         (x + x).parent(x)
@@ -308,12 +310,14 @@ def test_schedules():
 
 
 def test_invalid_modes():
+    """`enable_grad` takes no arguments but a function."""
     for refused in (-1, 0, "yes", False):
         with pytest.raises(nn.CallError, match="enable_grad"):
             autodiff.enable_grad(refused)
 
 
 def test_invalid_initial_gradients():
+    """Initial gradients of wrong types raise TypeError."""
     x = nn.Variable.from_numpy_array(np.ones(4, np.float32), need_grad=True)
     with nn.auto_forward():
         y = x * x

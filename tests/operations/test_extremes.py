@@ -191,6 +191,7 @@ def test_powers_at_zero_have_four_derivatives(name, how):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_powers_of_zero_and_roots_of_minus_zero(mode):
+    """Derivatives of powers at base or exponent zero are exact, by kernels and by rules."""
     x = np.array([2.0, 0.5, 1e-3], np.float32)
     (g,) = differentiated(lambda v: F.r_pow_scalar(v, val=0.0), [x], mode, np.ones(3, np.float32))
     assert g.tolist() == [0, 0, 0]
@@ -254,6 +255,7 @@ GRADIENTS_NEAR_LIMITS = {
 @pytest.mark.parametrize("mode", ["static", "graph"])
 @pytest.mark.parametrize("name", GRADIENTS_NEAR_LIMITS)
 def test_gradients_near_limits(name, mode):
+    """Gradients near limits of a function are exact to the given units of rounding."""
     function, exact, (low, high), bound = GRADIENTS_NEAR_LIMITS[name]
     x = np.linspace(low, high, 50_021).astype(np.float32)
     wide = x.astype(WIDE)

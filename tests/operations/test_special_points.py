@@ -423,6 +423,7 @@ def test_a_row_of_nan_that_counts_stays_nan():
 
 
 def test_sigmoid_cross_entropy_at_infinities():
+    """`sigmoid_cross_entropy` of infinite logits is zero or infinite, with gradients of magnitude zero or one."""
     x = nn.Variable.from_numpy_array(np.array([INF, INF, -INF, -INF], np.float32), need_grad=True)
     t = nn.Variable.from_numpy_array(np.array([0, 1, 0, 1], np.float32))
     y = F.sigmoid_cross_entropy(x, t)
@@ -446,6 +447,7 @@ def test_sigmoid_cross_entropy_at_infinities():
     ],
 )
 def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
+    """Gradients of `prod` are right if the product of all elements overflows or vanishes."""
     for shape, axis in (((len(x),), 0), ((1, len(x)), 1), ((len(x), 1), 0)):
         v = nn.Variable.from_numpy_array(np.array(x, np.float32).reshape(shape), need_grad=True)
         y = F.prod(v, axis=axis)
@@ -471,6 +473,7 @@ def attention(q, k, v, mask, heads_apart):
 @pytest.mark.parametrize("how", ["kernel", "rule"])
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e8, 1e30])
 def test_weights_of_attention_beside_large_products(size, how):
+    """Equal scores of attention give equal weights, however large the products are."""
     q, v = np.full((2, 3), size), np.arange(10.0).reshape(5, 2)
     q, k, v = (nn.Variable.from_numpy_array(x.astype(np.float32), need_grad=True) for x in (q, np.ones((5, 3)), v))
     with nn.auto_forward():

@@ -44,6 +44,7 @@ def read_png(path):
 
 
 def test_series_writes_means(monitor, tmp_path, caplog):
+    """A series writes the mean of each interval to its file and to the log, and begins the file anew."""
     series = MonitorSeries("training loss", monitor, interval=2)
     with caplog.at_level(logging.INFO, "kinnor"):
         for i in range(5):
@@ -113,6 +114,7 @@ def test_tiles(monitor, tmp_path, channels, written):
 
 
 def test_constant_image_is_black(monitor, tmp_path):
+    """A constant image is written as black."""
     MonitorImage("flat", monitor, verbose=False).add(0, np.ones((1, 1, 2, 2)))
     assert not read_png(tmp_path / "run/first/flat/000000-000.png").any()
 

@@ -142,6 +142,7 @@ def test_layers_as_classes():
 
 
 def test_normalizations_and_embeddings_as_classes():
+    """Batch normalization and embedding as classes have the right parameters, shapes and modes."""
     bn = PC.BatchNorm2d(3)
     assert list(bn.get_parameters()) == ["beta", "gamma"]
     assert list(bn.get_parameters(grad_only=False)) == ["beta", "gamma", "mean", "var"]

@@ -76,6 +76,7 @@ def test_modes_are_put_back():
 
 
 def test_a_function_of_a_batch_is_trained_too():
+    """`fit` takes a function from a batch to loss and metrics instead of a model and a loss."""
     seen = set()
 
     def step(x, t, training):

@@ -253,6 +253,7 @@ def test_representations_show_children_and_sizes():
 
 
 def test_lists_and_dicts_of_modules():
+    """`ModuleList` and `ModuleDict` behave like lists and dicts, and refuse other objects."""
     modules = nn.ModuleList([Dense(1), Dense(2)])
     modules.append(Dense(3))
     modules.insert(0, Dense(0))

@@ -121,6 +121,7 @@ def test_names_and_origin():
     ],
 )
 def test_initial_values(shape, initializer, expected, dtype):
+    """`get_parameter_or_create` takes numbers, arrays and functions as initial values."""
     given = get_parameter_or_create("w", shape, initializer)
     assert given.d.tolist() == expected
     if dtype is not None:

@@ -160,12 +160,14 @@ def test_layers_draw_one_after_the_other():
     ],
 )
 def test_registered_parameters(build, expected):
+    """Each parametric function registers the expected parameters, in order."""
     build(image())
     assert registered() == expected
     assert list(registered()) == list(expected)
 
 
 def test_initial_values_of_normalizations_and_slopes():
+    """Batch normalization and PReLU begin with the expected constants."""
     PF.batch_normalization(image())
     PF.prelu(image())
     values = {key: np.unique(v.d).tolist() for key, v in nn.get_parameters(grad_only=False).items()}

@@ -30,6 +30,7 @@ pub(in crate::kernels) struct PixelsToPack<T> {
     /// The distance of channels.
     pub(super) channel: usize,
     pub(super) channels: usize,
+    /// The number of pixels.
     pub(super) pixels: usize,
     pub(super) to: *mut T,
     /// A scale for each channel.
