@@ -269,6 +269,7 @@ def test_a_context_run_by_the_program(scope):
 
 def test_gradients_of_a_task_beside_no_grad():
     """A task gets gradients while another task waits under `no_grad`."""
+
     async def predict():
         """Waits under `no_grad`."""
         with nn.no_grad():
