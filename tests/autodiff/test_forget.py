@@ -424,6 +424,7 @@ SEGMENTS = {
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_a_nested_segment_with_an_unused_input(name, computed, dynamic):
+    """A segment that calls `F.forget` within has the gradients of direct calls, although it does not use an input."""
     x, y = random_leaf(2, 3), random_leaf(2, 3, seed=1)
     segment = SEGMENTS[name]
 

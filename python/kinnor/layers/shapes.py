@@ -142,7 +142,9 @@ class _Pool(Module):
     """Arguments that pooling layers have in common."""
 
     N_AXES: ClassVar[int]
+    """The number of spatial axes."""
     FUNCTION: ClassVar[Callable[..., Any]]
+    """The pooling function."""
 
     def __init__(
         self,
