@@ -78,7 +78,7 @@ def over(choose: Callable[[Row], bool]) -> Callable[[Callable[[Row], None]], Cal
 
 
 def certain(row: Row) -> bool:
-    """True if the inputs determine the outputs."""
+    """True if the inputs determine the outputs: the operation draws no random numbers."""
     return not row.random
 
 
@@ -104,7 +104,7 @@ def call(row: Row, xs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def factors(row: Row, ys: Sequence[nn.Variable] = ()) -> list[np.ndarray | None]:
-    """Returns the weights of the elements of each output in the loss, None for outputs of indices."""
+    """Returns random weights of the elements of each output, for `loss_of`. None for outputs of indices."""
     random = np.random.RandomState(zlib.crc32(str(row).encode()))
     expected = [np.zeros(y.shape) for y in ys] if row.random else row.expected
     return [None if y.dtype.kind in "iu" else np.asarray(random.uniform(0.5, 1.5, y.shape)) for y in expected]

@@ -112,7 +112,7 @@ def items(op: str, name: str, value: Iterable[Any]) -> list[Any]:
 
 
 def split(op: str, path: str) -> list[str]:
-    """The names of a path; slashes at the ends and doubled ones count for nothing."""
+    """The names in a path, without the empty names at its ends and between doubled slashes."""
     if not isinstance(path, str):
         raise CallError(f"{op}: expected a name, got {path!r}")
     if path and "/" not in path:  # As in nearly all calls, which dynamic programs repeat.
@@ -121,7 +121,7 @@ def split(op: str, path: str) -> list[str]:
 
 
 def check_paths(op: str, paths: list[str]) -> None:
-    """Refuse paths that cannot be in one tree, as the same twice, and names that no file may have."""
+    """Raises ParameterError for malformed names and for paths that cannot be in one tree, such as equal ones."""
     ends = []
     for path in paths:
         names = split(op, path)

@@ -51,7 +51,9 @@ const _: () = assert!(batch_len(CLASSES - 1) > 0);
 
 /// Free blocks of one size class. `room` is the remaining capacity of the stack.
 struct FreeList {
+    /// Free blocks, taken and returned without a lock.
     stack: BlockStack,
+    /// The number of blocks that the stack may still take.
     room: Cell<u32>,
     /// A full batch of blocks, or empty.
     spare: BlockStack,

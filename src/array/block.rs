@@ -10,7 +10,9 @@ pub(super) const ALIGN: usize = 64;
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MemoryBlock {
+    /// The first byte.
     start: NonNull<u8>,
+    /// The number of bytes.
     size: usize,
 }
 
@@ -75,6 +77,7 @@ impl MemoryBlock {
 
 /// The header that a free block starts with.
 struct Free {
+    /// The next free block of the stack.
     next: Option<NonNull<Free>>,
     /// Bytes of the block, including this header.
     size: usize,
@@ -88,6 +91,7 @@ pub(super) struct BlockStack(Cell<Option<NonNull<Free>>>);
 unsafe impl Send for BlockStack {}
 
 impl BlockStack {
+    /// An empty stack.
     pub(super) const fn new() -> Self {
         Self(Cell::new(None))
     }

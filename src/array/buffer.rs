@@ -12,7 +12,9 @@ use crate::{Error, Result};
 /// The header before the bytes. Its size equals the alignment of blocks, so that the bytes are aligned, too.
 #[repr(C, align(64))]
 struct Header {
+    /// The number of clones.
     count: AtomicUsize,
+    /// The number of bytes that were requested.
     bytes: usize,
     /// The block that the header starts. None if the bytes are borrowed.
     block: Option<MemoryBlock>,
@@ -25,7 +27,9 @@ const _: () = assert!(size_of::<Header>() == ALIGN);
 
 /// A reference-counted block of memory, aligned to 64 bytes unless it is borrowed. The last clone frees it.
 pub struct Buffer {
+    /// The header, which may be apart from borrowed bytes.
     header: NonNull<Header>,
+    /// The first byte.
     start: NonNull<u8>,
 }
 

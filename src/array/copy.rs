@@ -9,6 +9,7 @@ use crate::Result;
 struct Place<'a> {
     /// The first element.
     at: *mut u8,
+    /// The type of the elements.
     dtype: DType,
     /// The number of elements.
     n: usize,

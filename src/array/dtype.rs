@@ -139,6 +139,7 @@ macro_rules! elements {
 pub struct Truth(u8);
 
 impl Truth {
+    /// True unless the byte is zero.
     fn is(self) -> bool {
         self.0 != 0
     }

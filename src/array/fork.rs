@@ -27,5 +27,6 @@ pub(crate) fn around(before: extern "C" fn(), parent: extern "C" fn(), child: ex
     unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
 }
 
+/// Does nothing: only Unix forks processes.
 #[cfg(not(unix))]
 pub(crate) fn around(_before: extern "C" fn(), _parent: extern "C" fn(), _child: extern "C" fn()) {}

@@ -63,16 +63,19 @@ impl Storage {
 
 /// Storages, and whether all were cleared at the last look.
 pub(crate) struct Gone {
+    /// The storages to check.
     storages: Vec<Arc<Storage>>,
     /// The moment at which all were found cleared and watched, or [`Calm::NEVER`].
     since: Calm,
 }
 
 impl Gone {
+    /// The storages, not looked at yet.
     pub(crate) fn new(storages: Vec<Arc<Storage>>) -> Self {
         Self { storages, since: Calm::NEVER }
     }
 
+    /// The number of storages.
     pub(crate) fn len(&self) -> usize {
         self.storages.len()
     }

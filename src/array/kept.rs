@@ -101,6 +101,7 @@ pub(super) type Forms = [Mutex<DerivedCache>; 2];
 /// An array whose derived data may be cached with it.
 #[derive(Clone, Copy)]
 pub struct InputCache<'a> {
+    /// The storage of the array.
     storage: &'a Storage,
     /// Address of the values that a kernel reads.
     at: usize,
@@ -135,6 +136,7 @@ impl fmt::Debug for InputCache<'_> {
 
 /// Cached memory of an array, locked while it is in use.
 pub(crate) struct Lent<'a, T> {
+    /// The cached memory.
     memory: Workspace<T>,
     /// True if the memory already held the derived data when it was lent.
     is_made: bool,

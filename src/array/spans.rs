@@ -11,12 +11,14 @@ const ROOM: usize = 256;
 
 /// Free memory in whole pages.
 pub(super) struct FreeSpans {
+    /// Free runs of pages, by address.
     spans: Vec<MemoryBlock>,
     /// Start and length of mappings that must be unmapped as a whole.
     wholes: Vec<(usize, usize)>,
 }
 
 impl FreeSpans {
+    /// No memory yet.
     pub(super) const fn new() -> Self {
         Self { spans: Vec::new(), wholes: Vec::new() }
     }

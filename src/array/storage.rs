@@ -81,7 +81,9 @@ impl Head {
 
 /// A copy of the elements in another type.
 pub(super) struct Cast {
+    /// The type of the copy.
     pub(super) dtype: DType,
+    /// The copied elements.
     pub(super) buffer: Buffer,
     /// The fingerprint of the elements before the conversion. None if the copy may be outdated.
     pub(super) of: VersionedFingerprint,
@@ -89,6 +91,7 @@ pub(super) struct Cast {
 
 /// The elements of a storage and what is known of them, behind its lock.
 pub(super) struct StorageState {
+    /// Where the elements are: in memory, as one number, or nowhere.
     pub(super) head: Head,
     /// Type of the head, or of the last one there was.
     pub(super) dtype: Option<DType>,

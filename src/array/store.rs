@@ -66,6 +66,7 @@ pub(super) struct Store {
 }
 
 impl Store {
+    /// A store without memory and without a limit.
     pub(super) const fn new() -> Self {
         Self {
             free: [const { BlockStack::new() }; CLASSES],
@@ -137,7 +138,7 @@ impl Store {
         Some(block)
     }
 
-    /// Unmaps such a block.
+    /// Unmaps a block of [`Store::take_alone`].
     pub(super) fn give_alone(&mut self, block: MemoryBlock) {
         let size = block.size();
         // SAFETY: it is all of what the system gave.

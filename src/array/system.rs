@@ -47,6 +47,7 @@ fn pages(length: usize) -> Option<*mut u8> {
 
 /// Reserved addresses without memory behind them. Dropping the value releases them.
 pub(super) struct Addresses {
+    /// The first address.
     start: NonZeroUsize,
     /// The number of addresses.
     #[cfg(unix)]

@@ -17,7 +17,9 @@ use crate::Result;
 ///
 /// Takes no memory of its own until the array is written while the view lives.
 pub struct View<T> {
+    /// The elements.
     buffer: Buffer,
+    /// The shape of the array.
     shape: Shape,
     element: PhantomData<T>,
 }

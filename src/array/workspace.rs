@@ -128,6 +128,7 @@ pub(super) fn clear() -> bool {
 
 /// Scratch memory for elements of type `T`, uninitialized and aligned to a cache line, until it is dropped.
 pub(crate) struct Workspace<T> {
+    /// The memory, cached or owned.
     memory: WorkspaceMemory,
     /// Bound to its thread.
     elements: PhantomData<*mut T>,

@@ -55,6 +55,7 @@ pub struct Mask<'a, T> {
 /// A tile: its head, queries and keys.
 #[derive(Clone, Copy)]
 struct ScoreTile {
+    /// The index of the head, over all samples.
     head: usize,
     /// The first query.
     query: usize,

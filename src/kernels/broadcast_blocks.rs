@@ -9,7 +9,9 @@ use crate::array::Shape;
 
 /// An array cut into pieces within which each of `N` parameters is either constant or has one value for each element.
 pub struct BroadcastBlocks<'a, const N: usize> {
+    /// The shape of the array.
     shape: &'a Shape,
+    /// The shape of each parameter, which broadcasts to that of the array.
     parameters: [&'a Shape; N],
     /// First of the axes that a piece spans.
     axis: usize,

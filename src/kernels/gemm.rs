@@ -33,24 +33,33 @@ use bfloat16::{PairOperand, PairResult};
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a, T> {
+    /// The elements.
     data: Values<'a, T>,
+    /// Sizes and strides.
     layout: MatrixLayout,
+    /// The cache of data derived from the array, such as its packed form, if there is one.
     input_cache: Option<InputCache<'a>>,
 }
 
 /// A mutable [`Matrix`].
 #[derive(Debug)]
 pub struct MatrixMut<'a, T> {
+    /// The elements.
     data: ValuesMut<'a, T>,
+    /// Sizes and strides.
     layout: MatrixLayout,
 }
 
 /// Sizes of a matrix, and the distances between rows and columns in memory.
 #[derive(Clone, Copy, Debug)]
 struct MatrixLayout {
+    /// The number of rows.
     rows: usize,
+    /// The number of columns.
     cols: usize,
+    /// The distance of adjacent rows, in elements.
     row_stride: usize,
+    /// The distance of adjacent columns, in elements.
     col_stride: usize,
 }
 
@@ -275,6 +284,7 @@ const GRAIN: usize = 200_000;
 mod tests {
     use super::{Float, Matrix, MatrixMut, gemm};
 
+    /// `n` whole numbers from -6 to 6 that depend on the seed.
     fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
         (0..n).map(|i| T::of(((i * 7 + seed * 5) % 13) as f64 - 6.0)).collect()
     }

@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 /// An axis, with its stride in each of `N` arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexAxis<const N: usize> {
+    /// The number of elements along the axis.
     pub(super) n: usize,
+    /// The distance of adjacent elements in each array.
     pub(super) strides: [usize; N],
 }
 

@@ -96,6 +96,7 @@ impl<T: Float> Stats<T> {
         self.wide.extend_from_slice(&moments.wide);
     }
 
+    /// The statistics by value, for a loop.
     fn view(&self) -> StatisticsView<'_, T> {
         StatisticsView { mean: &self.mean, scale: &self.scale }
     }
@@ -166,15 +167,23 @@ struct StatisticsView<'a, T> {
 
 /// The output of a normalization, and its operands.
 struct Target<'a, T> {
+    /// How statistics and parameters broadcast over the elements.
     layout: &'a NormLayout,
+    /// The input.
     x: &'a [T],
+    /// The factor of each parameter.
     gamma: List<T>,
+    /// The number added for each parameter.
     beta: List<T>,
+    /// The output.
     y: Shared<T>,
+    /// Functions applied to parts that are complete.
     tail: Tail<'a>,
 }
 
 impl<'a, T: Float> Target<'a, T> {
+    /// Asserts that `x` and `y` have the size of the layout. Without `gamma` or `beta`, all factors are 1 and all
+    /// shifts 0.
     fn new(
         layout: &'a NormLayout,
         x: &'a [T],
@@ -267,10 +276,15 @@ fn finish_columns<T: Float>(layout: &NormLayout, y: &mut [T], tail: Tail<'_>) {
 
 /// The operands of the gradients of a normalization.
 pub struct Gradients<'a, T> {
+    /// How statistics and parameters broadcast over the elements.
     layout: &'a NormLayout,
+    /// The means and factors of the forward run.
     stats: &'a Stats<T>,
+    /// The input.
     x: &'a [T],
+    /// The factor of each parameter.
     gamma: List<T>,
+    /// The gradient of the output.
     gy: &'a [T],
     /// True if the statistics were given, and not computed from `x`.
     given: bool,
@@ -294,7 +308,9 @@ pub type SmallGradients<T> = [[List<T>; 2]; 2];
 /// [`Wanted`], shared by all threads.
 #[derive(Clone, Copy)]
 struct GradientPlan<T> {
+    /// The gradient of the input, and true if it is added to.
     gx: Option<(Shared<T>, bool)>,
+    /// True if gradients of the parameters are requested.
     params: bool,
     /// True if sums over the elements of each statistic are needed.
     sums: bool,

@@ -20,24 +20,43 @@ pub trait Number:
     /// The constant `v` in all elements.
     fn all(v: f64) -> Self;
 
+    /// The absolute value.
     fn abs(self) -> Self;
+    /// The square root.
     fn sqrt(self) -> Self;
+    /// `e` to the power of `self`.
     fn exp(self) -> Self;
+    /// `exp(self) - 1`, without cancellation near 0.
     fn exp_m1(self) -> Self;
+    /// The natural logarithm.
     fn ln(self) -> Self;
+    /// `ln(1 + self)`, without cancellation near 0.
     fn ln_1p(self) -> Self;
+    /// The sine.
     fn sin(self) -> Self;
+    /// The cosine.
     fn cos(self) -> Self;
+    /// The tangent.
     fn tan(self) -> Self;
+    /// The inverse sine.
     fn asin(self) -> Self;
+    /// The inverse cosine.
     fn acos(self) -> Self;
+    /// The inverse tangent.
     fn atan(self) -> Self;
+    /// The hyperbolic sine.
     fn sinh(self) -> Self;
+    /// The hyperbolic cosine.
     fn cosh(self) -> Self;
+    /// The hyperbolic tangent.
     fn tanh(self) -> Self;
+    /// The inverse hyperbolic sine.
     fn asinh(self) -> Self;
+    /// The inverse hyperbolic cosine.
     fn acosh(self) -> Self;
+    /// The inverse hyperbolic tangent.
     fn atanh(self) -> Self;
+    /// The Gauss error function.
     fn erf(self) -> Self;
     /// `sin` in fewer steps, with the same result for angles below `Float::SMALL_ANGLE`. Likewise the other `_small`
     /// functions.
@@ -61,7 +80,9 @@ pub trait Number:
     fn sigmoids(self) -> (Self, Self);
     /// `exp(-x^2)`, as exact as if the square were not rounded.
     fn bell(self) -> Self;
+    /// The largest whole number that is not above `self`.
     fn floor(self) -> Self;
+    /// The smallest whole number that is not below `self`.
     fn ceil(self) -> Self;
     /// The nearest whole number, with ties away from zero.
     fn round(self) -> Self;
@@ -70,8 +91,11 @@ pub trait Number:
     /// `self` to the power of `y`.
     fn pow(self, y: Self) -> Self;
 
+    /// True where `self < other`. False where either is NaN.
     fn lt(self, other: Self) -> Self::Mask;
+    /// True where `self <= other`. False where either is NaN.
     fn le(self, other: Self) -> Self::Mask;
+    /// True where both are equal. False where either is NaN.
     fn eq(self, other: Self) -> Self::Mask;
     /// True where both masks are.
     fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
@@ -99,10 +123,12 @@ pub trait Number:
         (1..n).fold(self, |y, _| y * self)
     }
 
+    /// True where `self > other`. False where either is NaN.
     #[inline(always)]
     fn gt(self, other: Self) -> Self::Mask {
         other.lt(self)
     }
+    /// True where `self >= other`. False where either is NaN.
     #[inline(always)]
     fn ge(self, other: Self) -> Self::Mask {
         other.le(self)

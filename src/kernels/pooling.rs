@@ -15,10 +15,15 @@ pub use maximum::{max, put_taken, take};
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct PoolingAxis {
+    /// The length of the input.
     pub input: usize,
+    /// The number of windows.
     pub output: usize,
+    /// The length of a window.
     pub kernel: usize,
+    /// The distance of adjacent windows.
     pub stride: usize,
+    /// The padding at each end.
     pub pad: usize,
 }
 
@@ -62,8 +67,11 @@ pub enum Divisor {
 /// Windows over arrays of (outer, axes..., inner) elements. Each inner element is pooled separately.
 #[derive(Clone, Debug)]
 pub struct Windows {
+    /// The number of elements before the pooled axes.
     outer: usize,
+    /// The number of elements after the pooled axes.
     inner: usize,
+    /// The windows along depth, height and width. Missing axes have length 1.
     axes: [PoolingAxis; 3],
 }
 
@@ -73,8 +81,11 @@ struct PoolingRow<'a> {
     plane: usize,
     /// The first output.
     to: usize,
+    /// The windows along depth.
     depth: &'a Span,
+    /// The windows along height.
     height: &'a Span,
+    /// The windows along width, one for each output.
     widths: &'a [Span],
 }
 

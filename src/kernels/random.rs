@@ -167,7 +167,8 @@ impl PhiloxKey {
         philox([low, high, [attempt; LANES], [0; LANES]], self.seed)
     }
 
-    /// The key of the block that the first number is in, and which of it that is.
+    /// Returns the key with its offset moved down to the start of a block, and the number of words skipped in that
+    /// block.
     #[inline(always)]
     fn aligned(self) -> (Self, usize) {
         let skipped = self.offset % BLOCK;

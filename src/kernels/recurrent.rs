@@ -115,7 +115,9 @@ pub struct Adding<'a, T> {
 /// States as operands of products: successive samples are `apart` numbers apart.
 #[derive(Clone, Copy)]
 struct States<T> {
+    /// The first state.
     p: Shared<T>,
+    /// The distance of successive samples, in numbers.
     apart: usize,
 }
 

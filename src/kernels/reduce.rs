@@ -37,9 +37,13 @@ pub trait Fold<T> {
 
 /// An array as `outer` blocks of `n` rows of `inner` elements. The rows are reduced.
 pub struct ReducedRows<'a, T: Float> {
+    /// The elements.
     x: RowElements<'a, T>,
+    /// The number of blocks.
     outer: usize,
+    /// The number of rows of a block.
     n: usize,
+    /// The number of elements of a row.
     inner: usize,
 }
 

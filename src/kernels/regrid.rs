@@ -272,8 +272,11 @@ impl Regrid {
 
 /// The axes to walk. The elements inside of the last one move as a block.
 struct Walk<'a> {
+    /// The new axes, outermost first.
     axes: &'a [RegridAxis],
+    /// The strides of the new array.
     to: &'a [usize],
+    /// The strides of the old array.
     from: &'a [usize],
 }
 

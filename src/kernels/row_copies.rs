@@ -184,6 +184,7 @@ pub const MANY: usize = 1 << 12;
 struct Crowded {
     /// For each hash of a row: [`NO_ROW`], the number of the only crowded row with that hash, or [`SEVERAL_ROWS`].
     places: List<u32>,
+    /// The number of bits by which a product is shifted to make the hash.
     shift: u32,
     /// The sorted starts of these rows.
     rows: Vec<usize>,
@@ -286,7 +287,9 @@ impl Group {
 
 /// The groups of rows with equal hashes.
 struct RowGroups {
+    /// The group of each hash.
     all: List<Group>,
+    /// The number of bits by which a product is shifted to make the hash.
     shift: u32,
 }
 

@@ -17,8 +17,11 @@ const BLOCK: usize = 16;
 /// A cumulative operation along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
+    /// The number of blocks.
     outer: usize,
+    /// The number of rows of a block, which is the length of the axis.
     n: usize,
+    /// The number of elements of a row.
     inner: usize,
     /// True if the element itself is excluded.
     exclusive: bool,

@@ -9,7 +9,9 @@ use crate::array::{OwnedBlock, Workspace};
 
 /// Zero-initialized scratch memory, aligned to a cache line. The thread caches the memory for the next call.
 pub struct Zeros<T> {
+    /// The memory.
     memory: Workspace<T>,
+    /// The number of values.
     n: usize,
 }
 
@@ -48,8 +50,11 @@ impl<T> DerefMut for Zeros<T> {
 
 /// A list of plain values in scratch memory, which the thread caches for the next call.
 pub struct List<T> {
+    /// The memory.
     memory: Workspace<T>,
+    /// The number of values.
     n: usize,
+    /// The number of values for which there is memory.
     capacity: usize,
 }
 
@@ -168,7 +173,9 @@ impl<T> DerefMut for List<T> {
 
 /// A list of plain values that a function keeps for its next run. Its memory grows and never shrinks.
 pub struct SavedMemory<T> {
+    /// The memory. None until the first value is stored.
     memory: Option<OwnedBlock>,
+    /// The number of values.
     n: usize,
     of: PhantomData<T>,
 }
@@ -181,6 +188,7 @@ impl<T> Default for SavedMemory<T> {
 }
 
 impl<T: Copy> SavedMemory<T> {
+    /// The address of the first value. Dangling if there is no memory yet.
     fn ptr(&self) -> *mut T {
         self.memory.as_ref().map_or(std::ptr::dangling_mut(), |memory| memory.ptr().cast())
     }

@@ -179,7 +179,9 @@ impl<T: Float> ValuesMut<'_, T> {
 /// Elements that tasks of a loop write, each a part of its own.
 #[derive(Clone, Copy)]
 pub struct SharedValues<T> {
+    /// The first element.
     at: Shared<u8>,
+    /// True if elements are in bfloat16.
     is_narrow: bool,
     of: PhantomData<fn(T)>,
 }
@@ -202,13 +204,16 @@ impl<T: Float> SharedValues<T> {
     }
 }
 
+/// Scratch memory for `n` elements. Ends the kernel with an error if memory runs out.
 fn memory<T>(n: usize) -> Workspace<T> {
     Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }
 
 /// Conversions of bfloat16 to and from a type.
 struct Converters<T> {
+    /// Converts bfloat16 to the type. The memory must hold as many numbers.
     widen: unsafe fn(&[bf16], *mut T),
+    /// Converts as many numbers as the slice has elements to bfloat16.
     narrow: unsafe fn(*const T, &mut [bf16]),
 }
 

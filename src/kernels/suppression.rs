@@ -18,11 +18,13 @@ struct BoxBlock {
     starts: [[f64; LANES]; 2],
     /// By axis.
     ends: [[f64; LANES]; 2],
+    /// The area of each box.
     areas: [f64; LANES],
 }
 
 /// The boxes chosen so far.
 struct ChosenBoxes {
+    /// The boxes, block by block.
     blocks: List<BoxBlock>,
     /// The number of boxes.
     n: usize,

@@ -13,8 +13,11 @@ use crate::array::{DType, convert};
 /// Elements in memory and their type.
 #[derive(Clone, Copy, Debug)]
 pub struct Cells {
+    /// The first element.
     ptr: *mut u8,
+    /// The type of the elements.
     dtype: DType,
+    /// The number of elements.
     n: usize,
 }
 
@@ -88,6 +91,7 @@ pub unsafe fn step<T: Float, const S: usize, F: Fn(T, T, &mut [T; S]) -> T>(
 pub struct Squares {
     /// The unit of the numbers that were squared.
     unit: f64,
+    /// The sum of the squares of the numbers divided by the unit.
     sum: f64,
 }
 

@@ -16,11 +16,14 @@ pub(crate) fn op(name: &str, values: &[Value]) -> Op {
 /// A float64 array. It holds whole numbers if the operation reads or writes indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Tensor {
+    /// The shape.
     pub(crate) shape: Shape,
+    /// The elements, in row-major order.
     pub(crate) data: Vec<f64>,
 }
 
 impl Tensor {
+    /// A tensor of these elements. Panics if their number does not fit the shape.
     pub(crate) fn new<const N: usize>(shape: [usize; N], data: &[f64]) -> Self {
         let shape = Shape::from(shape);
         assert_eq!(shape.size(), data.len());

@@ -80,7 +80,7 @@ fn differentiate<'py>(
     found.into_iter().map(|g| g.map(|g| Variable::wrap(py, g)).transpose()).collect()
 }
 
-/// Backward run from a loss of one element, starting from a gradient of one: the fast path of `autodiff.backward`.
+/// Runs backward from a loss of one element with gradient one: the fast path of `autodiff.backward`.
 ///
 /// Returns false and does nothing unless `loss` is a variable of one element that requires grad, and `retain_graph` is
 /// None or a bool. The caller then takes the general path.
@@ -269,8 +269,9 @@ impl Notes {
     }
 }
 
-/// The variables that need a gradient and enter the graph from outside: inputs of functions that were made since
-/// `since` and lead to `ends`, except `known`.
+/// The variables that need a gradient and enter a new part of the graph from outside, except `known`.
+///
+/// The new part consists of the functions that lead to `ends` and were made after `births` returned `since`.
 #[pyfunction]
 fn taken_from_outside<'py>(
     py: Python<'py>,
@@ -387,7 +388,7 @@ impl Variable {
         register_hook(slf, When::Accumulated, hook)
     }
 
-    /// True if a gradient was written since the variable was made, or since its gradient was zeroed or set to None.
+    /// True if a gradient was written since the variable was made or its gradient was zeroed or set to None.
     #[getter]
     fn has_grad(&self) -> bool {
         self.variable.has_grad()

@@ -181,7 +181,7 @@ impl Function {
         Ok(self.function()?.outputs().len())
     }
 
-    /// Memory sharing of an output with input `i`: 0 for none, 1 if the values stay, 2 if the function overwrites them.
+    /// Memory that an output shares with input `i`: 0 for none, 1 for equal values, 2 for overwritten values.
     fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> PyResult<u8> {
         self.has("input", i)?;
         Ok(self.function()?.alias(i).map_or(0, |alias| 1 + u8::from(alias.modifies)))

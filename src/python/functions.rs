@@ -379,8 +379,10 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(declarations, m)?)
 }
 
-/// The declarations of all operations: name, type name, inputs (name, kind), arguments (name, info name, annotation,
-/// default as Python source or None), documentation. For stubs, docs and tests.
+/// The declarations of all operations, for stubs, docs and tests.
+///
+/// Each is a tuple of name, type name, inputs (name, kind), arguments (name, info name, annotation, default as Python
+/// source or None) and documentation.
 #[pyfunction]
 fn declarations(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);

@@ -80,8 +80,9 @@ impl CommunicatorCallback for One {
     }
 }
 
-/// For a backward run from `function`: its functions in order, each with the indices of those arrays in `grads` that
-/// are complete once it has run.
+/// The functions of a backward run from `function` in order, each with the gradients that it completes.
+///
+/// A gradient is given by its index in `grads`.
 #[pyfunction]
 fn completed_gradients(
     function: &Bound<'_, Function>,

@@ -75,8 +75,7 @@ plain! {
     random_state() -> (u64, u64) = random::state();
     /// Continues the random sequence of `seed` after `offset` numbers.
     restore_random(seed: u64, offset: u64) -> () = random::restore(seed, offset);
-    /// Makes this process draw one of `parts` slices of the random numbers that a single process would draw for whole
-    /// arrays.
+    /// Makes this process draw slice number `part` of the `parts` slices of random numbers of whole arrays.
     share_random(part: u32, parts: u32) -> () = random::share(part, parts);
     /// Number of threads that share the work of a function.
     get_num_threads() -> usize = threads::num_threads();
@@ -193,8 +192,7 @@ fn get_conv_algorithm() -> &'static str {
     ALGORITHMS[convolution::algorithm() as usize].0
 }
 
-/// Description of the platform: instruction set of the kernels, vector instructions of the processor, threads, memory,
-/// and build options.
+/// Properties of the platform by name: instruction sets, threads, memory and build options.
 #[pyfunction]
 fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
@@ -235,7 +233,7 @@ fn memory_stats(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// Memory use of a training step that ends in `variable`, or of a prediction, as a dictionary for `kinnor.plan_report`.
+/// Memory use of a training step that ends in `variable`, or of a prediction, for `kinnor.plan_report`.
 #[pyfunction]
 #[pyo3(signature = (variable, memory_budget, clear_buffer = false))]
 fn plan_facts<'py>(

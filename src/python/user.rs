@@ -169,8 +169,7 @@ impl PythonFunction {
         must_override(slf, "grad_depends_input_data(i, j)")
     }
 
-    /// True if `gradient_impl` reads the values of input `j` for the gradient of input `i`, in addition to what
-    /// `backward_impl` reads.
+    /// True if `gradient_impl` reads input `j` for the gradient of input `i`. Adds to the reads of `backward_impl`.
     fn auto_grad_depends_input_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
@@ -180,8 +179,7 @@ impl PythonFunction {
         false
     }
 
-    /// True if `gradient_impl` reads the values of output `o` for the gradient of input `i`, in addition to what
-    /// `backward_impl` reads.
+    /// True if `gradient_impl` reads output `o` for the gradient of input `i`. Adds to the reads of `backward_impl`.
     fn auto_grad_depends_output_data(
         &self,
         #[pyo3(from_py_with = count)] i: usize,
@@ -191,7 +189,7 @@ impl PythonFunction {
         false
     }
 
-    /// Memory sharing of an output with input `i`: 0 for none, 1 if the values stay, 2 if the function overwrites them.
+    /// Memory that an output shares with input `i`: 0 for none, 1 for equal values, 2 for overwritten values.
     fn inplace_data(&self, #[pyo3(from_py_with = count)] i: usize) -> usize {
         let _ = i;
         0

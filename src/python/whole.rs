@@ -6,8 +6,7 @@ use pyo3::prelude::*;
 /// Integers of this many bits, apart from the sign, are exact in float32 and float64.
 const BITS: u32 = 23;
 
-/// True if the array is contiguous, has an integer type of 32 or 64 bits, and all elements are from `-2^23` to
-/// `2^23 - 1`.
+/// True if an array is contiguous, of 32- or 64-bit integers, and all are from `-2^23` to `2^23 - 1`.
 #[pyfunction]
 fn are_small_whole(x: &Bound<'_, PyAny>) -> bool {
     fn of<T: Element + Copy>(x: &Bound<'_, PyAny>, magnitude: impl Fn(T) -> u64) -> Option<bool> {

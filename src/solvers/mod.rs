@@ -92,11 +92,13 @@ fn average<N: Number>(beta: f64) -> impl Fn(N, N) -> N + Copy {
 
 /// The memory of one parameter during a step.
 struct StateMemory<'a> {
+    /// The number of elements.
     n: usize,
     /// The gradient.
     g: Cells,
     /// The value.
     w: Cells,
+    /// The first element of each state.
     states: &'a [*mut u8],
     /// Type of the states.
     dtype: DType,
@@ -173,6 +175,7 @@ impl<R: Rule<S>, const S: usize> Stepper for BoundRule<R, S> {
 pub struct SolverEntry {
     /// The declaration. It has no inputs, and its first argument is the learning rate.
     pub spec: &'static Spec,
+    /// Makes the rule from the values of its arguments.
     make: fn(&[Value]) -> Result<Box<dyn Stepper>>,
 }
 

@@ -63,9 +63,11 @@ impl Hooks<'_> {
 
 /// A parameter with its states.
 pub(super) struct Parameter<P> {
+    /// The name by which the user registered it.
     pub(super) name: String,
     /// Gives values and gradient.
     pub(super) source: P,
+    /// The shape at registration.
     pub(super) shape: Shape,
     /// The number of updates so far.
     pub(super) t: u32,
@@ -79,6 +81,7 @@ pub(super) struct Held<P> {
     rate: f64,
     /// Rate of fused decay for the next update, if one was requested.
     decay: Option<f64>,
+    /// The parameters, in order of registration.
     pub(super) parameters: Vec<Parameter<P>>,
     /// The position of each parameter by its name.
     places: HashMap<String, usize>,
@@ -117,13 +120,16 @@ impl<P> Held<P> {
 ///
 /// Methods may be called from a hook of another method: no lock is held while a hook runs.
 pub struct Solver<P> {
+    /// The rule of the updates.
     pub(super) rule: Box<dyn Stepper>,
     /// The learning rate at creation.
     initial_rate: f64,
+    /// Parameters, states and learning rate.
     held: Mutex<Held<P>>,
 }
 
 impl<P: Source> Solver<P> {
+    /// A solver without parameters. The first argument of the rule is the learning rate.
     pub(super) fn new(rule: Box<dyn Stepper>) -> Self {
         let initial_rate = match rule.values().first() {
             Some(Value::Float(rate)) => *rate,

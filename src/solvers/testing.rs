@@ -11,12 +11,16 @@ use crate::ops::Value;
 /// A variable without a graph.
 #[derive(Clone)]
 pub(super) struct Leaf {
+    /// The shape.
     pub(super) shape: Shape,
+    /// The current data, which tests may replace.
     pub(super) data: Arc<Mutex<Arc<Storage>>>,
+    /// The gradient.
     pub(super) grad: Arc<Storage>,
 }
 
 impl Leaf {
+    /// A leaf with these values in this type, and a gradient of the same size.
     pub(super) fn new(dtype: DType, w: &[f64]) -> Self {
         let data = Storage::new(w.len());
         write(&data, dtype, w);
@@ -106,9 +110,11 @@ fn close(name: &str, got: &[f64], expected: &[f64], tolerance: f64) {
 struct At<'a> {
     /// The number of the step, from 1.
     t: i32,
+    /// The learning rate.
     lr: f64,
     /// The ratio of the learning rate to the initial one.
     schedule: f64,
+    /// The gradients of the five elements.
     g: &'a [f64; 5],
 }
 

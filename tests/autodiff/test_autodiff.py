@@ -31,6 +31,7 @@ def test_only_leaves_get_gradients():
 
 
 def test_several_variables_with_gradients_to_start_from():
+    """`backward` takes several roots, with a gradient or None for each, and adds their contributions."""
     x = leaf(1, 2)
     y, z = run(x * 2, F.sum(x * x))
     autodiff.backward([y, z], [np.array([10, 100]), None])
@@ -39,6 +40,7 @@ def test_several_variables_with_gradients_to_start_from():
 
 @pytest.mark.parametrize("given", [leaf(1, 2), nn.NdArray.from_numpy_array(np.array([1.0, 2])), np.array([1, 2])])
 def test_accepted_types_of_gradients(given):
+    """The initial gradient may be a variable, an `NdArray` or a NumPy array."""
     x = leaf(1, 1)
     y = run(x * 5)
     autodiff.backward(y, given)
@@ -53,12 +55,14 @@ def test_gradients_to_start_from_are_cast(dtype):
 
 
 def test_a_number_fills():
+    """A number as initial gradient stands for an array filled with it."""
     x = leaf(1, 1)
     autodiff.backward(run(x * 5), 2)
     assert x.g.tolist() == [10, 10]
 
 
 def test_an_iterator_of_variables():
+    """Any iterable of variables is accepted as the roots of `backward`."""
     x = leaf(1)
     y, z = run(x * 2, x * 3)
     autodiff.backward(v for v in (y, z))
@@ -88,6 +92,7 @@ def test_roots_without_grad_are_skipped():
 
 
 def test_a_root_that_is_a_leaf():
+    """`backward` from a leaf adds the initial gradient to the leaf's gradient."""
     x = leaf(7)
     autodiff.backward(x)
     autodiff.backward(x, 3)
@@ -108,6 +113,7 @@ def test_a_root_given_twice_counts_twice():
 
 
 def test_a_root_that_feeds_another():
+    """If one root is computed from another, the leaf gets the sum of both gradients."""
     x = leaf(2)
     y = x * x
     z = run(y * y)
@@ -144,6 +150,7 @@ def test_refused_arguments_leave_no_trace(arguments, error, words):
 
 
 def test_inputs_choose_leaves():
+    """With `inputs`, only these leaves get gradients."""
     x, w, unused = leaf(2), leaf(3), leaf(4)
     y = run(x * w)
     autodiff.backward(y, inputs=[x, unused, x])
@@ -151,6 +158,7 @@ def test_inputs_choose_leaves():
 
 
 def test_only_the_way_to_inputs_is_freed():
+    """With `inputs`, only the functions between the root and these inputs are freed."""
     x, w = leaf(2), leaf(3)
     h, k = x * x, w * w
     y = run(h * k)
@@ -248,6 +256,7 @@ def test_a_view_of_the_gradient_sees_later_sums():
 
 
 def test_backward_with_a_graph():
+    """With `create_graph`, gradients can be differentiated again."""
     x = leaf(1, 2)
     y = run(F.sum(x * x * x))
     autodiff.backward(y, create_graph=True)
@@ -288,6 +297,7 @@ def test_cycles_of_create_graph_are_collected():
 
 
 def test_changed_values_raise():
+    """A value that was changed after forward raises `ModifiedError` if a gradient reads it."""
     x, w = leaf(1, 2), leaf(3, 4)
     y = run(F.sum(x * w))
     w.d = 5
@@ -332,6 +342,7 @@ def test_need_grad_false_ends_differentiation():
 
 
 def test_recomputed_values():
+    """Gradients through values that are marked for recomputation are right."""
     x = leaf(1, 2)
     with nn.recompute():
         h = F.exp(x * 0.5)
@@ -344,6 +355,7 @@ def test_recomputed_values():
 
 
 def test_deep_graphs():
+    """A graph of 20,000 functions is differentiated without recursion."""
     x = leaf(1)
     y = x
     for _ in range(20000):

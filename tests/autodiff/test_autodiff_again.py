@@ -21,7 +21,7 @@ def chain_loss(x, w, n=5):
 
 
 def fresh(xs, build=chain_loss):
-    """Returns the gradients of a newly built graph."""
+    """Builds a graph on copies of the leaves `xs`, runs it, and returns the gradient of each leaf."""
     copies = [nn.Variable.from_numpy_array(x.d, need_grad=True) for x in xs]
     y = build(*copies)
     y.forward()
@@ -29,6 +29,7 @@ def fresh(xs, build=chain_loss):
 
 
 def test_other_values_and_other_gradients_to_start_from():
+    """A cached plan is right for other values of leaves and other initial gradients."""
     x, w = leaf(1, 2), leaf(3, 4)
     y = x * w * x
     for step in range(4):
@@ -125,6 +126,7 @@ def test_changes_to_the_graph_are_seen():
 
 
 def test_runs_under_a_budget_between():
+    """Gradients keep their bits if runs under a memory budget alternate with plain ones."""
     x, w = leaf(*np.linspace(0, 1, 500)), leaf(*np.linspace(1, 0, 500))
     y = chain_loss(x, w, 10)
     expected = fresh([x, w], lambda x, w: chain_loss(x, w, 10))

@@ -54,7 +54,7 @@ def test_nan_inputs_are_reported(run):
     ],
 )
 def test_backward(run, differentiate):
-    """The same for a gradient that is not finite."""
+    """Each way to differentiate names the function whose gradient is not finite, and the line that built it."""
     x = leaf(0, 1)
     with autodiff.detect_anomaly():
         h = x**0.5
@@ -66,6 +66,7 @@ def test_backward(run, differentiate):
 
 
 def test_functions_that_were_built_before():
+    """A function that was built outside of the mode is reported with advice to build it inside."""
     x = leaf(0, 1)
     y = F.log(x)
     with autodiff.detect_anomaly(), pytest.raises(RuntimeError, match="build the graph inside of detect_anomaly"):
@@ -73,6 +74,7 @@ def test_functions_that_were_built_before():
 
 
 def test_without_a_graph():
+    """Eager functions under `no_grad` are checked too."""
     x = leaf(0, 1)
     words = pytest.raises(RuntimeError, match="output 0 of log")
     with nn.auto_forward(), nn.no_grad(), autodiff.detect_anomaly(), words as e:

@@ -34,14 +34,17 @@ def survivors_with_hook(make):
 
 
 def test_a_leaf_with_a_hook_that_refers_to_it():
+    """A leaf whose hook refers to it is collected."""
     assert survivors_with_hook(lambda: leaf(1, 2)) == 0
 
 
 def test_a_result_with_a_hook_that_refers_to_it():
+    """A result whose hook refers to it is collected."""
     assert survivors_with_hook(lambda: leaf(1, 2) * 3) == 0
 
 
 def test_a_hook_after_accumulation():
+    """A leaf whose hook after accumulation refers to it is collected."""
     before = _core.live_variables()
     x = leaf(1, 2)
     x.register_post_accumulate_grad_hook(lambda _, x=x: x.grad.zero())
@@ -52,6 +55,7 @@ def test_a_hook_after_accumulation():
 
 
 def test_two_variables_with_hooks_that_refer_to_each_other():
+    """Two variables whose hooks refer to each other are collected."""
     before = _core.live_variables()
     x, y = leaf(1, 2), leaf(3, 4)
     x.register_hook(lambda g, y=y: g * y)
@@ -90,6 +94,8 @@ def test_a_second_handle_keeps_the_hook():
 
 
 def test_subclasses_take_part():
+    """A variable of a derived class that refers to itself, also through a hook, is collected."""
+
     class Mine(nn.Variable):
         """A subclass without attributes of its own."""
 
@@ -121,6 +127,8 @@ def test_graphs_of_gradients_are_freed_with_the_gradient():
 
 
 def test_a_variable_referenced_by_its_info():
+    """An `info` object that refers to its variable stays while it is referenced, and still leads to the variable."""
+
     class Info:
         """An object that can be weakly referenced."""
 

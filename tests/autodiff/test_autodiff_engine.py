@@ -28,7 +28,7 @@ def leaves_of(nodes):
 @QUICK
 @given(graphs(), st.booleans(), st.booleans())
 def test_backward_of_both_engines(nodes, at_once, recompute):
-    """Bit for bit: both engines run the same kernels in the same order."""
+    """`Variable.backward` and `autodiff.backward` give the same bits: both run the same kernels in the same order."""
     with nn.context_scope(DOUBLE):
         flags = {"persistent": (), "recompute": range(25) if recompute else (), "need_grad": {}}
         variables, end = build(nodes, flags, at_once), nodes[-1]
@@ -62,6 +62,7 @@ def test_backward_of_both_engines(nodes, at_once, recompute):
 @QUICK
 @given(graphs(), st.booleans(), st.data())
 def test_gradients_by_any_variables(nodes, at_once, data):
+    """`autodiff.grad` by any variables of a random graph matches the NumPy tape, by kernels and as graphs."""
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes, at_once=at_once), nodes[-1]
         y = variables[end]
@@ -86,6 +87,7 @@ def test_gradients_by_any_variables(nodes, at_once, data):
 @QUICK
 @given(graphs(), st.data())
 def test_several_ends_and_chosen_leaves(nodes, data):
+    """`autodiff.backward` from several roots to chosen leaves matches the sum of the tape's gradients."""
     with nn.context_scope(DOUBLE):
         variables = build(nodes)
         inner = [n for n in nodes if n.op is not None and variables[n].requires_grad]
@@ -109,7 +111,7 @@ def test_several_ends_and_chosen_leaves(nodes, data):
 @QUICK
 @given(graphs(), st.booleans())
 def test_second_order(nodes, at_once):
-    """Checked by finite differences of the tape's first derivatives, along a direction."""
+    """Second derivatives match finite differences of the NumPy tape's first derivatives along a direction."""
     assume(all(node.op != "unlink" for node in nodes))
     with nn.context_scope(DOUBLE):
         variables, end = build(nodes, at_once=at_once), nodes[-1]
@@ -168,22 +170,26 @@ def test_forgetting_and_recomputing(nodes, forgetting, marked, at_once):
 
 
 class Square(F.PythonFunction):
-    """The square. Its backward fails on demand, and otherwise differentiates a graph of its own."""
+    """Squares its input. `backward_impl` raises if `fails` is set, and otherwise runs an eager graph of its own."""
 
     def __init__(self):
         super().__init__()
         self.fails = False
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].d = inputs[0].d ** 2
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if self.fails:
             raise ZeroDivisionError
         with nn.auto_forward():
@@ -192,14 +198,17 @@ class Square(F.PythonFunction):
         inputs[0].g = g.d + (inputs[0].g if accum[0] else 0)
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that the gradients read the inputs."""
         return True
 
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_functions_written_in_python(at_once):
+    """Functions of users are differentiated. If one raises, gradients stay as they were."""
     with nn.auto_forward(at_once):
         x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
         square = Square()
@@ -330,6 +339,7 @@ def test_gradients_use_the_context_of_each_function():
 
 
 def test_half_precision():
+    """Gradients of a graph in half precision are stored and added in half precision."""
     with nn.context_scope(nn.Context(["cpu:half"])), nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float16), need_grad=True)
         y = F.sum(x * x * 0.5)

@@ -28,12 +28,12 @@ def variable(values, need_grad=True):
 
 
 def product(x):
-    """Returns the product of the matrix `A` and a vector."""
+    """Returns the product of the matrix `A` and the vector `x`."""
     return F.reshape(F.batch_matmul(variable(A[None], False), F.reshape(x, (1, 3, 1))), (2,))
 
 
 def near(got, expected):
-    """Asserts that values agree up to float64 rounding."""
+    """Asserts that the values of the variable `got` equal an array up to float64 rounding."""
     np.testing.assert_allclose(got.d, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -125,6 +125,7 @@ def test_hessian():
 
 
 def test_gradients_of_arguments_stay():
+    """`hessian` and `gradcheck` change neither values nor gradients of their arguments."""
     x = variable(X)
     autodiff.hessian(lambda x: F.sum(x**3), x)
     autodiff.gradcheck(F.tanh, x)
@@ -144,21 +145,27 @@ class Wrong(nn.functions.PythonFunction):
     """Doubles its input, with a wrong gradient of three."""
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].d = inputs[0].d * 2
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g * 3 + (inputs[0].g if accum[0] else 0)
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
 

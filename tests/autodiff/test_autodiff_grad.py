@@ -34,6 +34,7 @@ def test_grad_returns_a_tuple():
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_inputs_that_are_not_used(create_graph):
+    """An input that no root depends on is an error, None or zeros, as the options say."""
     x, unused = leaf(2), leaf(3, 4)
     y = run(x * x)
     options = {"retain_graph": True, "create_graph": create_graph}
@@ -62,6 +63,7 @@ def test_arguments_of_grad_that_are_refused():
 
 
 def test_batches_of_gradients_to_start_from():
+    """`is_grads_batched` gives one row of gradients for each given initial gradient. Wrong shapes are refused."""
     x = leaf(1, 2)
     y, z = run(x * x, F.sum(x * x * x))
     (rows,) = autodiff.grad(y, x, np.eye(2), is_grads_batched=True, retain_graph=True)
@@ -136,6 +138,7 @@ def test_edges():
 
 
 def test_an_edge_of_a_second_output():
+    """An edge to the second output of a function replaces the variable, which may be dropped."""
     x = leaf(1, 2)
     first, second = F.split(x, axis=0)
     run(first, second)

@@ -44,6 +44,7 @@ def test_hooks_replace_in_the_order_of_registration(create_graph):
 
 
 def test_a_hook_on_the_root_and_on_a_leaf_that_is_root():
+    """Hooks on a root see and change the initial gradient."""
     x = leaf(3)
     x.register_hook(lambda g: g * 2)
     autodiff.backward(x)
@@ -73,7 +74,8 @@ def test_a_removed_hook_is_freed():
         """A hook that leaves the gradient unchanged."""
 
         def __call__(self, g):
-            return None
+            """Returns None, which leaves the gradient unchanged."""
+            return
 
     x, callback = leaf(3), Callback()
     reference = weakref.ref(callback)
@@ -120,6 +122,7 @@ def test_hooks_that_are_refused():
 
 @both
 def test_hooks_after_accumulation(create_graph):
+    """`register_post_accumulate_grad_hook` calls a hook with the leaf only after `backward` has added to `.g`."""
     x, w = leaf(1, 2), leaf(3, 4)
     seen = []
     handle = x.register_post_accumulate_grad_hook(lambda v: seen.append((v == x, v.g.tolist())))
@@ -166,6 +169,7 @@ def test_retained_gradients_add_up():
 
 
 def test_a_retained_gradient_where_no_leaf_follows():
+    """A retained gradient is computed even if no leaf above it needs one."""
     x = leaf(1, 2)
     h = x * x
     h.retain_grad()
@@ -177,6 +181,7 @@ def test_a_retained_gradient_where_no_leaf_follows():
 
 @both
 def test_running_backward_in_a_hook(create_graph):
+    """A hook may run backward of another graph, and `grad` of the same graph."""
     x, w = leaf(1, 2), leaf(3, 4)
     h = x * x
     y, z = run(F.sum(h * 3)), run(F.sum(w * w))
@@ -196,6 +201,7 @@ def test_running_backward_in_a_hook(create_graph):
 
 
 def test_attributes_of_variables():
+    """`requires_grad`, `is_leaf`, `grad_fn` and `detach` have PyTorch's meaning."""
     x, c = leaf(1), leaf(2, need_grad=False)
     y, k = x * c, c * 2
     assert [v.requires_grad for v in (x, c, y, k)] == [True, False, True, False]
@@ -209,6 +215,7 @@ def test_attributes_of_variables():
 
 
 def test_setting_requires_grad():
+    """`requires_grad` can be set on leaves of real numbers only, by attribute or method."""
     x = leaf(1, need_grad=False)
     assert x.requires_grad_() is x and x.requires_grad
     x.requires_grad = False
@@ -233,6 +240,7 @@ def test_a_result_that_is_made_to_require_grad_is_a_leaf():
 
 
 def test_gradients_as_variables():
+    """`has_grad` and `grad_variable` follow each way to set and delete a gradient."""
     x = leaf(1, 2)
     assert not x.has_grad and x.grad_variable is None
     autodiff.backward(run(F.sum(x * x)))
@@ -250,6 +258,7 @@ def test_gradients_as_variables():
 
 
 def test_global_hooks_of_functions():
+    """Global hooks of functions are called for each function of a differentiation."""
     seen = []
     x = leaf(1, 2)
     y = run(F.sum(x * x))

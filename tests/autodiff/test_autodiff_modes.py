@@ -24,6 +24,7 @@ def mode(request):
 
 
 def test_one_object_under_two_names():
+    """`kinnor.no_grad` and `autodiff.no_grad` are the same object."""
     assert nn.no_grad is no_grad
 
 
@@ -68,6 +69,7 @@ def test_set_grad_enabled_acts_immediately():
 
     @set_grad_enabled(False)
     def f():
+        """True if gradients are enabled while it runs."""
         return is_grad_enabled()
 
     assert is_grad_enabled()
@@ -92,6 +94,7 @@ def test_decorators(decorator):
 
         @decorator
         def method(self):
+            """True if gradients are enabled while it runs."""
             return is_grad_enabled()
 
     assert Model().method() is False
@@ -103,10 +106,12 @@ def test_enabling_decorators():
 
     @enable_grad
     def f():
+        """True if gradients are enabled while it runs."""
         return is_grad_enabled()
 
     @enable_grad()
     def g():
+        """True if gradients are enabled while it runs."""
         return is_grad_enabled()
 
     with no_grad():
@@ -115,6 +120,8 @@ def test_enabling_decorators():
 
 
 def test_classes_are_no_functions():
+    """The decorators refuse a class."""
+
     class Model:
         """A class, which the decorators refuse."""
 
@@ -129,7 +136,7 @@ def test_generators():
 
     @no_grad
     def g(n):
-        """Records the mode at each step."""
+        """A generator that records at each of `n` steps if gradients are enabled."""
         try:
             for i in range(n):
                 seen.append(is_grad_enabled())
@@ -217,6 +224,7 @@ def test_results_need_no_gradient(mode):
 
 
 def test_factories_are_not_affected():
+    """Under `no_grad`, new leaves and parameters still need gradients."""
     with no_grad():
         assert nn.Variable((2,), need_grad=True).requires_grad
         x = leaf(1)
@@ -242,6 +250,7 @@ def test_the_mode_at_construction_counts():
 
 
 def test_a_graph_without_gradients():
+    """`Variable.no_grad` returns a copy of the graph whose parameters need no gradient."""
     x = leaf(1, 2)
     with nn.parameter_scope("", {}):
         y = PF.affine(F.reshape(x, (1, 2)), 1, with_bias=False)
@@ -251,6 +260,7 @@ def test_a_graph_without_gradients():
 
 
 def test_leaves_are_not_changed_in_place():
+    """In-place methods refuse leaves that need a gradient, except under `no_grad`."""
     x, mask = leaf(-1, 2), leaf(1, 0, need_grad=False)
     for change in (x.bool_fill_, x.masked_fill_):
         with pytest.raises(RuntimeError, match="leaf that requires grad"):
@@ -263,6 +273,7 @@ def test_leaves_are_not_changed_in_place():
 
 
 def test_changes_in_place_make_a_new_variable_and_give_the_mask_no_gradient():
+    """In-place filling passes a gradient to the elements that stay, and none to the mask."""
     x, mask = leaf(-1, 2), leaf(1, 0)
     h = x * 3
     y = run(h.bool_fill_(mask, 7))
@@ -272,6 +283,7 @@ def test_changes_in_place_make_a_new_variable_and_give_the_mask_no_gradient():
 
 
 def test_changes_in_place_are_seen():
+    """A value changed in place under `no_grad` makes a later gradient that reads it raise."""
     x, mask = leaf(1, 2), leaf(1, 0, need_grad=False)
     y = run(F.sum(x * x))
     with no_grad():
@@ -289,6 +301,7 @@ def test_changes_in_place_are_seen():
     ],
 )
 def test_leaves_are_not_written_to(change):
+    """Functions that write to an input refuse leaves that need a gradient, except under `no_grad`."""
     x, value = leaf(-1, 2), leaf(5)
     with pytest.raises(RuntimeError, match=r"expected to change input \d in place, got a leaf that requires grad"):
         change(x, value)

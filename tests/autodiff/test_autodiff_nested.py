@@ -55,19 +55,22 @@ ORDER = {"hessian": 2}
 
 
 def function(x):
-    """Returns `sum(exp(2 x))`."""
+    """Returns `sum(exp(2 x))`, the function that the tests differentiate."""
     return F.sum(F.exp(x * 2.0))
 
 
 def derivative(order):
-    """Returns the exact derivative of `function` of this order."""
+    """Returns the exact derivative of `function` of this order at the point `AT`."""
     return 2.0**order * np.exp(2 * AT)
 
 
 @pytest.mark.parametrize("create", [{}, {"create_graph": True}, {"create_graph": False}], ids=str)
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_each_way_within_each_other(levels, create):
-    """All derivatives except the outermost get `create_graph`."""
+    """Derivatives of each order are right for every mix of ways.
+
+    All but the outermost get the option `create_graph`.
+    """
     for names in itertools.product(WAYS, repeat=levels):
         f = function
         for name in names[:-1]:
@@ -115,6 +118,7 @@ def test_the_vector_of_a_product_may_depend_on_the_argument(shape):
 
 
 def test_values_of_inner_calls_are_differentiated_too():
+    """The values that `value_and_grad`, `vjp` and `jvp` return can be differentiated, as their gradients can."""
     for inner in (
         lambda x: autodiff.value_and_grad(lambda y: F.sum(y * y))(x)[0],
         lambda x: autodiff.vjp(lambda y: y * y, x)[0],

@@ -7,7 +7,7 @@ from kinnor import autodiff
 
 
 def loss_and_inputs(row, at_once):
-    """Returns a computed loss, and the variables to differentiate by."""
+    """Returns a loss of the row's operation that has run, and the variables to differentiate by."""
     xs = variables(row)
     with nn.auto_forward(at_once):
         loss = loss_of(row, call(row, xs))
@@ -43,6 +43,7 @@ def test_grad_returns_the_gradients_of_the_kernels(row):
 
 @over(smooth)
 def test_gradients_with_a_graph(row):
+    """`autodiff.grad` with `create_graph` gives the gradients of the kernels up to rounding."""
     with nn.context_scope(DOUBLE):
         expected = differentiate(row)
         for at_once in (False, True):

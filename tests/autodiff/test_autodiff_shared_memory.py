@@ -48,7 +48,7 @@ WAYS = {
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("hooked", [False, True])
 def test_functions_that_share_memory(way, skip, hooked):
-    """Chains of functions without handles; a value of the first may be read by another function of the same loss."""
+    """Chains whose functions share memory give the same gradients with and without `retain_graph`."""
     for names in itertools.product(STEPS, repeat=2 if hooked else 3):
         found = []
         for retain in (True, False):
@@ -75,7 +75,10 @@ def test_functions_that_share_memory(way, skip, hooked):
 @pytest.mark.parametrize("owner", ["tanh", "softmax", "sine"])
 @pytest.mark.parametrize("second", ["whole", "from the reshaped"])
 def test_another_loss_still_reads_the_memory(owner, held, second):
-    """The second is differentiated down to what they share, which the first has freed above."""
+    """The gradient of a second loss is right down to the value that both read.
+
+    Above it the first has freed the graph.
+    """
     x = positive_leaf(4, 6)
     r = F.reshape(STEPS[owner](x), (24,))
     first, other = F.sum(F.sin(r) * r), F.sum(F.exp(r) * r)
@@ -95,6 +98,8 @@ def test_another_loss_still_reads_the_memory(owner, held, second):
 
 @pytest.mark.parametrize("back", [lambda y: autodiff.backward([y]), lambda y: y.backward(clear_buffer=True)])
 def test_a_state_carried_over_to_the_next_run(back):
+    """Gradients are right if a leaf shares its array with the last state, which the next run reads."""
+
     def gradients(back):
         """Returns the gradients of two runs, the second from the last state."""
         x, w, h0 = positive_leaf(2, 3, need_grad=False), positive_leaf(3, 3), nn.Variable((2, 3))
@@ -115,6 +120,7 @@ def test_a_state_carried_over_to_the_next_run(back):
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("hooked", [False, True])
 def test_an_unlinked_copy_keeps_its_values(keep, hooked):
+    """Freeing the graph does not clear values that an unlinked copy shares."""
     x = positive_leaf(2, 3)
     h = F.tanh(x)
     if hooked:
@@ -135,6 +141,7 @@ def test_an_unlinked_copy_keeps_its_values(keep, hooked):
 
 
 def test_a_leaf_without_a_handle_that_is_reshaped():
+    """A leaf that only the graph holds, reshaped in place, keeps its values over several runs."""
     w = positive_leaf(6)
     values = np.arange(6, dtype=np.float32)
     inner = F.reshape(nn.Variable.from_numpy_array(values, need_grad=True), (2, 3))
@@ -148,6 +155,7 @@ def test_a_leaf_without_a_handle_that_is_reshaped():
 
 
 def test_memory_that_is_shared_goes_with_the_function_that_made_it():
+    """A differentiation frees memory that reshapes share in place."""
     x = positive_leaf(64, 64)
     h = x
     for _ in range(6):

@@ -26,7 +26,7 @@ def call_directly(func, *xs, **_):
 
 
 def gradients(build, leaves, dynamic, seed=3):
-    """Returns the gradients of the result of `build`, in static or dynamic mode."""
+    """Seeds the random numbers, builds and runs a graph, and returns the gradients of its leaves."""
     nn.seed(seed)
     for v in leaves:
         v.grad.zero()
@@ -69,6 +69,7 @@ def test_results_have_the_form_that_func_returns(dynamic):
 
 @MODES
 def test_several_outputs_and_unused_ones(dynamic):
+    """A segment with several outputs gives right gradients if some of them are not used."""
     x = random_leaf(4)
     func = lambda x: (F.sin(x), F.exp(x), F.cos(x))  # noqa: E731
     got = gradients(lambda: F.sum(F.forget(func, x)[1]), [x], dynamic)
@@ -182,6 +183,7 @@ def test_only_inputs_are_kept():
 
 @MODES
 def test_arrays_are_taken_and_parameters_get_their_gradients(dynamic):
+    """A segment accepts NumPy and library arrays, and its parameters get their gradients."""
     values = np.random.RandomState(1).rand(4, 3).astype(np.float32)
 
     def func(x):
@@ -368,6 +370,7 @@ def test_a_changed_value_is_refused():
 
 
 def test_static_flags_follow_the_segment():
+    """In a static graph `forget` marks the inner values for recomputation, not inputs and outputs."""
     x = random_leaf(3)
     inside = []
 
@@ -388,6 +391,7 @@ def test_static_flags_follow_the_segment():
 
 
 def test_running_it_forward_again():
+    """A segment that was built eagerly can run forward again with new values."""
     x = random_leaf(3)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x), x))
@@ -399,7 +403,7 @@ def test_running_it_forward_again():
 
 
 def inner(a, b):
-    """The inner function of a segment."""
+    """A segment that ignores its second input."""
     return F.sin(a)
 
 
@@ -420,6 +424,7 @@ SEGMENTS = {
 @pytest.mark.parametrize("computed", [False, True])
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_a_nested_segment_with_an_unused_input(name, computed, dynamic):
+    """A segment that calls `F.forget` within has the gradients of direct calls, although it does not use an input."""
     x, y = random_leaf(2, 3), random_leaf(2, 3, seed=1)
     segment = SEGMENTS[name]
 
@@ -444,21 +449,27 @@ def test_a_segment_with_a_users_function_that_leaves_a_gradient_alone():
         """A user's function that leaves the gradient of an input unset."""
 
         def min_outputs(self):
+            """Declares one output."""
             return 1
 
         def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
             return False
 
         def grad_depends_input_data(self, i, j):
+            """Declares that the gradients read the inputs."""
             return True
 
         def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
             outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
+            """Computes the output."""
             outputs[0].d = inputs[0].d * 2
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
+            """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
             if propagate_down[0]:
                 inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
 

@@ -22,6 +22,7 @@ def test_a_closure_that_holds_an_output_is_collected():
         cell = [token]
 
         def func(h):
+            """A segment that refers to `cell`, and so to its own output."""
             return F.tanh(h) if cell else h
 
         y = build(func, wide_leaf())
@@ -58,6 +59,7 @@ def test_a_closure_stays_while_it_is_reachable():
         cell = []
 
         def func(h):
+            """A segment that refers to `cell`."""
             return F.tanh(h) if cell is not None else h
 
         y = F.forget(func, x)

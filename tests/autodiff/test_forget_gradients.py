@@ -50,6 +50,7 @@ def test_hooks_are_called_once():
 
 
 def test_gradients_of_gradients():
+    """Gradients of third order through a segment equal those without `forget`."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
 
     def third(call):
@@ -66,6 +67,7 @@ def test_gradients_of_gradients():
 
 @MODES
 def test_nn_grad_through_a_segment(dynamic):
+    """`nn.grad` through a segment can be differentiated, static and eagerly."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
 
     def second(call):
@@ -82,6 +84,7 @@ def test_nn_grad_through_a_segment(dynamic):
 
 @MODES
 def test_the_same_variable_twice(dynamic):
+    """A variable passed twice to a segment gets the sum of both gradients."""
     x = random_leaf(3)
     got = gradients(lambda: F.sum(F.forget(lambda a, b: a * F.sin(b), x, x)), [x], dynamic)
     assert np.allclose(got[0], np.sin(x.d) + x.d * np.cos(x.d), rtol=1e-5)
@@ -94,6 +97,7 @@ def test_the_same_variable_twice(dynamic):
 
 @MODES
 def test_inputs_returned_unchanged(dynamic):
+    """A segment may return its inputs or captured variables unchanged."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
     for func in (lambda x: x, lambda x: w, lambda x: (x, w, F.sin(x)), lambda x: F.reshape(x, (3, 1))):
         build = lambda call, func=func: sum(F.sum(F.sin(y)) for y in several(call(func, x)))  # noqa: E731
@@ -102,7 +106,7 @@ def test_inputs_returned_unchanged(dynamic):
 
 
 def several(ys):
-    """Returns the outputs as a tuple."""
+    """Returns the outputs of a function, which may be one variable, as a tuple."""
     return ys if isinstance(ys, tuple) else (ys,)
 
 

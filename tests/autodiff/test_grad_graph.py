@@ -11,6 +11,7 @@ pytestmark = pytest.mark.usefixtures("mode")
 
 
 def test_one_or_several():
+    """`nn.grad` accepts one variable or a list, and returns a list of gradients by each input."""
     x, w = leaf(1, 2), leaf(3, 4)
     y, z = x * w, x * x
     (alone,) = nn.grad(y, x)
@@ -46,6 +47,7 @@ def test_nothing_runs_before_forward(mode):
     ],
 )
 def test_accepted_initial_gradients(seed):
+    """`nn.grad` takes numbers, arrays and variables as initial gradients, one or a list."""
     x = leaf(1, 2)
     (g,) = nn.grad([x * 3], [x], seed)
     run(g)
@@ -70,6 +72,7 @@ def test_outputs_are_made_persistent():
 
 
 def test_results_can_be_bound_to_gradients():
+    """With `bind_grad_output`, running the results writes the gradients of the inputs."""
     x, w = leaf(1, 2), leaf(3, 4)
     found = nn.grad(x * w, [x, w], bind_grad_output=True)
     run(*found)
@@ -96,6 +99,7 @@ def test_refused_arguments(arguments, words):
 
 
 def test_any_order():
+    """`nn.grad` of `nn.grad` gives derivatives of the first five orders."""
     x = leaf(0.5)
     y = F.exp(x * 2)
     for order in range(1, 6):

@@ -10,30 +10,37 @@ from kinnor.function import PythonFunction
 
 
 class Cube(PythonFunction):
-    """The cube, without a graph rule. Counts its recomputations."""
+    """The cube of one input, without a graph rule. `runs` counts its recomputations."""
 
     runs = 0
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def grad_depends_input_data(self, i, j):
+        """Declares that the gradients read the inputs."""
         return True
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].data.data[...] = inputs[0].data.data ** 3
 
     def recompute_impl(self, inputs, outputs):
+        """Computes the output again, and counts the call in `Cube.runs`."""
         Cube.runs += 1
         self.forward_impl(inputs, outputs)
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         g = 3 * inputs[0].data.data ** 2 * outputs[0].grad.data
         inputs[0].grad.data[...] = g + (inputs[0].grad.data if accum[0] else 0)
 
@@ -42,6 +49,7 @@ class SmoothCube(Cube):
     """The cube, with a graph rule."""
 
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
+        """Returns `3 x^2 gy` as a graph, after a check of its arguments."""
         assert propagate_down == [True]
         assert all(isinstance(v, nn.Variable) for v in [*inputs, *outputs, *grad_outputs])
         return [3 * inputs[0] ** 2 * grad_outputs[0]]
@@ -51,18 +59,22 @@ class Product(Cube):
     """A product of two inputs, with a graph rule."""
 
     def grad_depends_input_data(self, i, j):
+        """Declares that the gradient of an input reads the other inputs."""
         return i != j
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].data.data[...] = inputs[0].data.data * inputs[1].data.data
 
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
+        """Returns the gradients of the requested inputs as graphs, None for the others."""
         (a, b), (g,) = inputs, grad_outputs
         return [b * g if propagate_down[0] else None, a * g if propagate_down[1] else None]
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_gradients_of_gradients(dynamic):
+    """A user's graph rule gives derivatives up to the third order."""
     x = leaf(2.0, -1.0)
     with nn.auto_forward(dynamic):
         y = SmoothCube()(x)
@@ -116,6 +128,7 @@ def test_bad_rules_are_refused(result, error, text):
         """A cube whose rule returns a wrong result."""
 
         def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
+            """Returns the gradient of each input as a graph."""
             return result
 
     x = leaf(2.0)
@@ -128,6 +141,7 @@ def test_an_exception_in_a_rule_is_not_wrapped():
         """A cube whose rule raises."""
 
         def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
+            """Raises an error of the user's own."""
             raise KeyError("mine")
 
     x = leaf(2.0)

@@ -40,7 +40,7 @@ def missing() -> tuple[list[str], dict[str, list[str]]]:
 
 
 def member(module: str) -> object:
-    """Returns a module, or a class of a module."""
+    """Returns the module of this name, or the class if the name ends in a dot."""
     if not module.endswith("."):
         return importlib.import_module(module)
     place, _, name = module.rstrip(".").rpartition(".")

@@ -40,6 +40,7 @@ def test_written_files_are_read_back(tmp_path, samples):
 
 
 def test_signs_and_formats(tmp_path):
+    """Signed and unsigned samples are converted, and .wav, .flac and .ogg files are read back."""
     ausave(tmp_path / "a.wav", np.array([[-128], [0], [127]], np.int8))
     assert auread(tmp_path / "a.wav")[:, 0].tolist() == [0, 128, 255]
     ausave(tmp_path / "a.wav", SAMPLES.astype(np.uint16))
@@ -64,6 +65,7 @@ def test_bare_samples(tmp_path):
 
 
 def test_other_sizes():
+    """`auresize` changes the number of samples and channels, and refuses impossible sizes."""
     # Lengths as in NNabla 1.39 with pydub, which rounds down twice.
     np.testing.assert_allclose(auresize(SAMPLES, (5, 2))[:, 0], [0, 399, 799, 1199, 1599], atol=1)
     assert auresize(SAMPLES, (20, 2))[:4, 0].tolist() == [0, 100, 200, 300]
@@ -88,6 +90,7 @@ def test_ranges():
 
 
 def test_data_sets_have_sounds(tmp_path):
+    """CSV data sets and loaders by extension read audio files."""
     ausave(tmp_path / "a.wav", SAMPLES)
     (tmp_path / "a.csv").write_text("x,y\na.wav,1\n")
     with data_iterator_csv_dataset(tmp_path / "a.csv", 1) as batches:

@@ -39,6 +39,7 @@ def files(client, run, name):
 
 
 def test_monitors_in_a_run(client, tmp_path):
+    """Series, times and images of monitors are recorded in the active MLflow run."""
     monitor = Monitor(tmp_path / "here")
     images = np.random.default_rng(0).random((2, 3, 4, 4))
     autolog()

@@ -22,7 +22,7 @@ def python(*arguments, cwd=None):
 
 
 def run(program):
-    """Runs a program after importing the compatibility names. Returns the words that it prints."""
+    """Runs a program after importing NNabla's names. Returns the words that it prints."""
     done = python("-c", "import kinnor.compat.nnabla\n" + textwrap.dedent(program))
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -142,6 +142,7 @@ def test_runs_go_depth_first_only_under_nnablas_name():
 
 
 def test_gradient_rules_by_name():
+    """NNabla's registry of gradient functions and its gradient classes compute gradients."""
     out = run("""
         import nnabla as nn, nnabla.functions as F
         from nnabla.backward_function.affine import AffineFilterGrad
@@ -203,6 +204,7 @@ def test_a_script_gets_its_arguments(tmp_path):
 
 
 def test_a_plugin_of_pytest(tmp_path):
+    """With `-p kinnor.compat.nnabla`, tests of other programs import the name `nnabla`."""
     (tmp_path / "test_it.py").write_text(
         "import nnabla as nn\n\n\ndef test_it():\n    assert nn.Variable((2, 3)).size == 6\n"
     )
@@ -285,6 +287,7 @@ def test_files_are_closed_at_the_end_of_a_block_even_after_errors(tmp_path):
 
 
 def test_functions_of_the_command_line_module(tmp_path):
+    """The helpers of `nnabla.utils.cli` parse numbers and run commands as NNabla's do."""
     out = run("""
         import sys
         import numpy as np
@@ -320,6 +323,7 @@ def test_functions_of_the_command_line_module(tmp_path):
 
 
 def test_parameters_of_a_message():
+    """`set_parameter_from_proto` registers the parameters of a protobuf message."""
     run("""
         import numpy as np
         import nnabla as nn

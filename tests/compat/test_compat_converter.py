@@ -106,6 +106,7 @@ def test_files_are_imported_expanded_and_exported(tmp_path):
 
 
 def test_files_are_converted(tmp_path):
+    """`convert_files` converts network files with each of its options."""
     run(f"""
         {NETWORKS.strip()}
         os.chdir({str(tmp_path)!r})
@@ -138,6 +139,7 @@ def test_files_are_converted(tmp_path):
 
 
 def test_file_loaders_by_extension(tmp_path):
+    """Each registered file handler loads networks or parameters by the extension of a file."""
     run(f"""
         {NETWORKS.strip()}
         import nnabla.functions as F, nnabla.parametric_functions as PF, nnabla.solvers as S

@@ -171,6 +171,7 @@ def test_an_existing_cache_is_read_instead_of_the_file(tmp_path):
 
 
 def test_functions_run_directly():
+    """Function objects are set up, run forward and backward by calls of their methods, as in NNabla."""
     run("""
         import numpy as np
         import nnabla as nn

@@ -103,6 +103,7 @@ HALF = """
 
 
 def test_inputs_of_functions_in_half_precision():
+    """Under NNabla's names inputs are rounded to half before a product; natively only the result is."""
     found = [float(v) for v in run(HALF)]
     half = [np.float32(np.float16(v)) for v in (1 / 3, 1 / 7, 1 / 11)]
     assert found == [np.float16(half[0] * half[1])] * 2 + [np.float16(half[1] * half[2])]
@@ -157,6 +158,7 @@ SORTED = """
 
 
 def test_the_gradient_of_sort():
+    """Under NNabla's names `sort` has NNabla's gradient; natively it is the right one."""
     assert run(SORTED) == ["done"]
     x = nn.Variable.from_numpy_array([3.0, 1.0, 2.0], need_grad=True)
     y = F.sort(x)
@@ -290,6 +292,7 @@ def test_small_things():
 
 @pytest.mark.parametrize("is_add", [False, True])
 def test_gradients_of_fused_batch_normalization_by_name(is_add):
+    """The class that NNabla has for the gradient of `fused_batch_normalization` gives the right gradients."""
     out = run(f"""
         import numpy as np
         import nnabla as nn
@@ -323,6 +326,7 @@ def test_gradients_of_fused_batch_normalization_by_name(is_add):
 
 
 def test_recurrent_layers_by_steps():
+    """Recurrent layers equal the same layers unrolled step by step."""
     out = run("""
         import numpy as np
         import nnabla as nn

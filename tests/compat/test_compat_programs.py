@@ -171,6 +171,7 @@ PRODUCERS = {"affine": "PF.affine(x, 4, name='p')", "add": "x + p", "sum": "F.su
 
 @pytest.mark.parametrize("kind", ["float", "half", "double", "bfloat16"])
 def test_what_a_program_holds_stays_if_it_needs_a_gradient(kind):
+    """Values that a program holds are not cleared by clearing runs, for each kind of function."""
     run(f"""
         import gc, numpy as np, nnabla as nn, nnabla.functions as F, nnabla.parametric_functions as PF
         nn.set_default_context(nn.Context(["cpu:{kind}"]))
@@ -220,6 +221,7 @@ def test_what_a_program_holds_stays_if_it_needs_a_gradient(kind):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_a_program_holds_stays_where_functions_run_as_one_pass(threads):
+    """Values in the middle of fused functions stay if a program holds them."""
     run(f"""
         import kinnor, numpy as np, nnabla as nn, nnabla.functions as F
         kinnor.set_num_threads({threads})
@@ -253,6 +255,7 @@ def test_what_a_program_holds_stays_where_functions_run_as_one_pass(threads):
 
 
 def test_what_has_the_ending_of_no_format_is_left_out_with_a_warning(tmp_path):
+    """Files of unknown extensions are skipped with a warning, as in NNabla."""
     run(f"""
         import io, logging
         import nnabla as nn, nnabla.parametric_functions as PF, nnabla.solvers as S
@@ -403,6 +406,7 @@ def test_the_order_of_examples_equals_nnablas(tmp_path):
 
 
 def test_iterators_that_share_a_generator_do_not_go_by_chance():
+    """The orders of two iterators with one generator do not depend on the timing of threads."""
     out = run("""
         import logging, random, time
         import numpy as np

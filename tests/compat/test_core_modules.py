@@ -18,6 +18,7 @@ class Dense(nn.Module):
         self.n = n
 
     def call(self, x):
+        """Returns the output of the module."""
         return PF.affine(x, self.n)
 
 
@@ -30,6 +31,7 @@ class Network(nn.Module):
         self.scale = PF.get_parameter_or_create("scale", (2,))
 
     def call(self, x):
+        """Returns the output of the module."""
         return self.second(F.relu(self.first(x))) * self.scale
 
 
@@ -56,6 +58,7 @@ def test_parameters_belong_to_modules():
 
 
 def test_paths_and_attributes():
+    """Modules know their name, parent, path and mode, and report unknown attributes."""
     network = Network()
     assert (network.name, network.first.name, network.first.parent is network) == ("network", "first", True)
     assert network.first.get_path_name() == "@network/@first"
@@ -71,12 +74,14 @@ def test_paths_and_attributes():
 
 
 def test_the_modules_that_are_called():
+    """`called` returns the modules whose calls are active, outermost first."""
     seen = []
 
     class Looks(nn.Module):
         """Records the names of the modules whose calls are active."""
 
         def call(self, x):
+            """Returns the output of the module."""
             seen.append([module.name for module in called()])
             return x
 
@@ -114,6 +119,7 @@ def test_sequences():
 
 
 def test_units_of_residual_networks():
+    """`ConvBn` and `ResUnit` build their layers with the right shapes and parameters."""
     x = nn.Variable((2, 8, 8, 8))
     assert ConvBn(4, kernel=3, stride=2, act=F.relu)(x).shape == (2, 4, 4, 4)
     unit = ResUnit(16, stride=2)
@@ -122,6 +128,7 @@ def test_units_of_residual_networks():
 
 
 def test_layers_as_classes():
+    """Layer classes draw the same initial values as parametric functions."""
     nn.seed(3)
     ours = PC.Affine(3, 4), PC.Conv2d(3, 4, (3, 3), group=1), PC.Deconv2d(3, 4, (3, 3))
     nn.seed(3)
@@ -135,6 +142,7 @@ def test_layers_as_classes():
 
 
 def test_normalizations_and_embeddings_as_classes():
+    """Batch normalization and embedding as classes have the right parameters, shapes and modes."""
     bn = PC.BatchNorm2d(3)
     assert list(bn.get_parameters()) == ["beta", "gamma"]
     assert list(bn.get_parameters(grad_only=False)) == ["beta", "gamma", "mean", "var"]
@@ -168,6 +176,7 @@ def test_classes_are_saved_and_loaded(tmp_path):
 
 
 def test_sizes_for_each_axis():
+    """Kernel sizes may be one number or one for each axis."""
     assert ConvBn(4, kernel=(3, 5))(nn.Variable((1, 2, 8, 8))).shape == (1, 4, 8, 8)
     with pytest.raises(nn.ShapeError, match=r"complete_dims: expected one size or 2, got \(1, 2, 3\)"):
         complete_dims((1, 2, 3), 2)

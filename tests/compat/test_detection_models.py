@@ -52,6 +52,7 @@ def test_yolo_has_the_published_size(constant, dataset, maps, n):
 
 
 def test_boxes_are_relative_to_the_image():
+    """YOLO v2 gives boxes as parts of the image, from cells and anchors, with class probabilities."""
     h = nn.Variable((1, 125, 2, 4))
     h.d = np.random.RandomState(0).randn(*h.shape)
     model = YoloV2(weights=None)
@@ -120,6 +121,7 @@ def file(tmp_path):
 
 
 def test_parameters_of_a_file(file):
+    """A model built from a file has the file's parameters, at any image size."""
     path, weight = file
     model = Small("", path)
     assert model(nn.Variable((2, 3, 9, 7))).shape == (2, 2, 7, 5)
@@ -144,6 +146,7 @@ def test_parameters_of_a_file(file):
 
 
 def test_wrong_arguments(constant, monkeypatch, tmp_path):
+    """Missing files and unknown data sets or strides are refused with the expected values."""
     monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"nnp_models/object_detection/yolov2-coco\.nnp, which is not there"):
         YoloV2("coco")
@@ -167,6 +170,7 @@ def test_wrong_arguments(constant, monkeypatch, tmp_path):
 
 
 def test_letterbox_and_its_inverse():
+    """`LetterBoxTransform` scales and pads an image, and maps boxes back."""
     image = np.full((10, 20, 3), 200, np.uint8)
     frame = detection.LetterBoxTransform(image, 32, 32)
     assert (frame.new_w, frame.new_h) == (32, 16)

@@ -23,7 +23,7 @@ def home(monkeypatch, tmp_path):
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Announces a file of a thousand bytes. The path of the request selects the length that it sends."""
+    """Serves files of 1,000 bytes. All but `whole.bin` break off after 500, and `none.bin` does not exist."""
 
     asked = 0
 
@@ -39,7 +39,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.wfile.write(bytes(1000 if self.path == "/whole.bin" else 500))
 
     def log_message(self, *args):
-        pass
+        """Prints nothing."""
 
 
 @pytest.fixture
@@ -73,6 +73,7 @@ def test_a_partial_download_leaves_no_file(home, server):
 
 
 def test_local_files(home, tmp_path):
+    """URLs of local files are downloaded too."""
     source = tmp_path / "a name.txt"
     source.write_text("data")
     with download(source.as_uri()) as file:
@@ -84,6 +85,7 @@ def test_local_files(home, tmp_path):
 
 
 def test_without_a_network(home):
+    """A failed download says where to put the file. A file that is there needs no network."""
     with pytest.raises(DownloadError, match=r"http://127.0.0.1:9/a.bin .*home/a.bin yourself.*refused") as caught:
         download("http://127.0.0.1:9/a.bin")
     assert isinstance(caught.value, nn.Error)
@@ -97,6 +99,7 @@ def test_without_a_network(home):
 
 
 def test_readers_of_files(tmp_path, server):
+    """`FileReader` and `ResourceFileReader` open paths, URLs and file objects."""
     (tmp_path / "a.csv").write_text("1,2")
     for base in (str(tmp_path / "a.csv"), (tmp_path / "a.csv").as_uri()):
         with FileReader(base).open(textmode=True) as file:

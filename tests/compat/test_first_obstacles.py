@@ -80,6 +80,7 @@ def test_other_floats_are_refused(call):
 
 
 def test_arrays_of_one_element_are_numbers():
+    """An array of one element is accepted where a number is expected."""
     x = variable(2, 3)
     for y in (x * np.array([2.0]), np.array([[2.0]]) * x, F.mul_scalar(x, np.array([2.0], np.float32))):
         y.forward()
@@ -132,6 +133,7 @@ def test_a_function_prints_as_its_type():
 
 
 def test_h5_files_without_attributes(tmp_path):
+    """HDF5 files without `index` and `need_grad` attributes are read in the order of names."""
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "old.h5"
     with h5py.File(path, "w") as file:
@@ -168,6 +170,7 @@ def test_a_data_iterator_can_be_reset():
 
 
 def test_numbers_stand_for_that_number_along_each_axis():
+    """`kernel`, `pad` and `stride` may be one number for all axes."""
     x = variable(1, 4, 8, 8)
     y = PF.convolution(x, 4, 3, pad=1, stride=2)
     assert y.shape == (1, 4, 4, 4)
@@ -190,6 +193,7 @@ def test_numbers_stand_for_that_number_along_each_axis():
 
 
 def test_inputs_of_any_number_are_taken_as_one_list():
+    """Functions of any number of inputs accept one list of them."""
     x, y = variable(2, 3), variable(2, 3)
     assert F.concatenate([x, y]).shape == (2, 6)
     assert F.concatenate((x, y), axis=0).shape == (4, 3)
@@ -346,6 +350,7 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
 
 
 def test_names_of_other_libraries_lead_to_names_that_are_there():
+    """Each suggestion for a name of another library names something that exists."""
     from kinnor import _foreign_names
 
     for path, table in _foreign_names.TABLES.items():
@@ -360,6 +365,7 @@ def test_names_of_other_libraries_lead_to_names_that_are_there():
 
 
 def test_the_truth_value_of_a_variable():
+    """Only computed variables of one element have a truth value."""
     x, one = variable(2, 3), nn.Variable.from_numpy_array(np.array(2.0))
     assert bool(one)
     assert not bool(one.data * 0.0)
@@ -375,6 +381,7 @@ def test_the_truth_value_of_a_variable():
 
 
 def test_backward_before_forward():
+    """`backward` of a graph that has not run is refused."""
     w = variable(2, 3, need_grad=True)
     loss = F.sum(w * w)
     with pytest.raises(nn.GraphError, match="backward: expected a graph that has run, but sum has not"):
@@ -385,6 +392,7 @@ def test_backward_before_forward():
 
 
 def test_an_update_of_no_parameters():
+    """`update` of a solver without parameters is refused."""
     solver = S.Sgd(0.1)
     with pytest.raises(nn.GraphError, match=r"expected parameters, got none; call set_parameters first"):
         solver.update()
@@ -400,7 +408,9 @@ def test_a_mask_of_floats_is_refused_as_index(mask):
 
 
 def sequence(clear_buffer, steps=3, share=True):
-    """Truncated backpropagation: the last state of a sequence shares its array with the first state of the next."""
+    """Returns the gradients of `steps` runs of an LSTM. With `share`, each run starts in the array of the last state
+    before.
+    """
     nn.seed(7)
     x = [variable(2, 3) for _ in range(2)]
     with nn.parameter_scope("", {}):

@@ -22,7 +22,7 @@ def images(*shape):
 
 
 def normalized(h, axes=(1,), name="bn", batch_stat=False):
-    """A batch normalization with trained statistics and parameters."""
+    """Returns a batch normalization of `h` whose parameters and statistics have fixed values."""
     shape = [1] * h.ndim
     shape[axes[0]] = h.shape[axes[0]]
     rng = np.random.RandomState(5)
@@ -124,7 +124,7 @@ def test_folded_parameters_have_single_precision():
 
 
 def network(x, last=False):
-    """Returns a network with channels first or last."""
+    """Returns a small convolutional network on `x`, with channels last if `last`."""
     axes, own = ((3,), {"channel_last": True}) if last else ((1,), {})
     h = F.relu(normalized(PF.convolution(x, 8, (3, 3), pad=(1, 1), **own), axes))
     h = F.concatenate(h, PF.convolution(h, 4, (1, 1), name="second", **own), axis=axes[0])
@@ -133,6 +133,7 @@ def network(x, last=False):
 
 
 def test_channels_go_last_and_first():
+    """The channel modifiers convert a network to channels last and back with equal results."""
     x = images(2, 3, 8, 8)
     y = network(x)
     to_last = GC.ChannelLastModifier([x])
@@ -148,6 +149,7 @@ def test_channels_go_last_and_first():
 
 
 def test_a_graph_for_evaluation():
+    """`TestModeModifier` removes dropout and uses running statistics."""
     x = images(2, 3, 6, 6)
     y = F.dropout(normalized(x, batch_stat=True), 0.5)
     z = GC.GraphConverter([GC.TestModeModifier(["Dropout"])]).convert(y)
@@ -157,6 +159,7 @@ def test_a_graph_for_evaluation():
 
 
 def test_a_copy_on_other_inputs():
+    """`IdentityModifier` copies a graph onto other inputs, of another batch size too."""
     x, other = images(2, 3), images(5, 3)
     y, z = PF.affine(F.relu(x), 4), F.tanh(x)
     copies = GC.GraphConverter([GC.IdentityModifier({x: other})]).convert([y, z])
@@ -175,6 +178,7 @@ def test_functions_of_several_outputs_are_copied():
 
 
 def test_parameters_without_a_gradient():
+    """`NoGradModifier` returns a copy of the graph that needs no gradient."""
     y = PF.affine(images(2, 3), 4)
     z = GC.GraphConverter([GC.NoGradModifier()]).convert(y)
     assert y.need_grad and not z.need_grad
@@ -200,6 +204,7 @@ def test_a_modifier_that_gives_no_variable_is_refused():
         """A modifier that returns a number."""
 
         def modify(self, f, inputs):
+            """Returns a number, which is no variable."""
             return 3
 
     with pytest.raises(TypeError, match="expected a Variable or None, got 3"):
@@ -207,6 +212,7 @@ def test_a_modifier_that_gives_no_variable_is_refused():
 
 
 def test_batch_normalization_addition_and_activation_as_one():
+    """Modifiers fuse batch normalization, addition and activation, and split them again."""
     x, z = images(2, 3, 6, 6), images(2, 3, 6, 6)
     y = F.relu(normalized(x) + F.tanh(z))
     fused = GC.GraphConverter([GC.FusedBatchNormalizationModifier()]).convert(y)

@@ -39,7 +39,7 @@ def test_the_gradient_of_the_root_stays_after_a_clearing_run():
 
 
 def recorded(run):
-    """Runs with a record of cleared inputs. Returns the flags for each function."""
+    """Calls `run`. Returns, for each function that ran, if each of its inputs was cleared."""
     _core.record_clear_flags(True)
     try:
         run()
@@ -49,6 +49,7 @@ def recorded(run):
 
 
 def test_a_record_shows_recomputed_functions():
+    """A record of what runs clear also has the functions that a backward run recomputes."""
     x = nn.Variable((2, 3), need_grad=True)
     h = F.cos(F.identity(x).apply(recompute=True)).apply(recompute=True)
     y = F.sin(h)
@@ -72,6 +73,7 @@ def test_batch_normalization_keeps_values_for_its_gradient_graph(batch_stat):
 
 
 def test_reshape_without_a_link_keeps_need_grad():
+    """`reshape(unlink=True)` keeps `need_grad` and has no parent."""
     x = nn.Variable((2, 3), need_grad=True)
     y = F.sin(x).reshape((3, 2), unlink=True)
     assert y.need_grad
@@ -109,21 +111,27 @@ class Scaled(F.PythonFunction):
         self.factor = factor
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].d = inputs[0].d * self.factor
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if propagate_down[0]:
             inputs[0].g = outputs[0].g * self.factor + (inputs[0].g if accum[0] else 0)
 
@@ -140,11 +148,13 @@ def test_a_python_function_passes_its_context_on():
 
 
 def test_a_tuple_inside_of_an_index_is_a_list():
+    """A tuple within an index selects elements, as a list does."""
     x = nn.NdArray.from_numpy_array(np.arange(6.0))
     assert x[(1, 4),].data.tolist() == [1, 4]
 
 
 def test_preferred_arrays():
+    """`prefer_cached_array` changes the order of array classes."""
     nn.prefer_cached_array(False)
     try:
         assert "Cached" not in nn.array_classes()[0]
@@ -155,6 +165,7 @@ def test_preferred_arrays():
 
 
 def test_every_gradient_can_be_forwarded():
+    """The results of `nn.grad` can run even if they are constants."""
     x = nn.Variable((2, 3), need_grad=True)
     for y, inputs, expected in ((F.identity(x), [x], 5), (F.sin(x), [nn.Variable((2, 3), need_grad=True)], 0)):
         (g,) = nn.grad(y, inputs, grad_outputs=5)
@@ -163,6 +174,7 @@ def test_every_gradient_can_be_forwarded():
 
 
 def test_resizing_takes_the_last_axes():
+    """`interpolate` resizes as many last axes as sizes are given."""
     x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(1, 2, 3), need_grad=True)
     y = F.interpolate(x, scale=(2.0,))
     assert y.shape == (1, 2, 6)
@@ -190,6 +202,7 @@ def test_erased_patches_pass_no_gradient():
 
 
 def test_arguments_are_shown_with_the_defaults_that_follow_from_the_input():
+    """`info.args` of convolutions has values for the arguments that were left open."""
     x = nn.Variable((2, 4, 5, 6))
     args = F.convolution(x, nn.Variable((3, 4, 2, 2)), pad=(1, 0)).parent.info.args
     assert (args["pad"], args["stride"], args["dilation"], args["group"]) == ([1, 0], [1, 1], [1, 1], 1)

@@ -104,6 +104,7 @@ OPAQUE = np.full((6, 8, 1), 65535)
     ],
 )
 def test_sixteen_bits_of_colours(tmp_path, channels, kwargs, wanted):
+    """16-bit images of 1 to 4 channels are read with each number of channels."""
     imsave(tmp_path / "a.png", WIDE[..., :channels], as_uint16=True)
     found = imread(tmp_path / "a.png", as_uint16=True, **kwargs)
     assert found.dtype == np.uint16
@@ -119,6 +120,7 @@ def test_sixteen_bits_of_colours(tmp_path, channels, kwargs, wanted):
 
 
 def test_pillow_alone_writes_eight_bits(tmp_path, monkeypatch):
+    """The Pillow backend refuses to write 16 bits, and scales 8 bits when it reads them as 16."""
     monkeypatch.setattr(image_utils.backend_manager, "_current", image_utils.backend_manager._current)
     image_utils.set_backend("PilBackend")
     for pixels, kwargs in [(WIDE, {"as_uint16": True}), (WIDE[..., 0], {"as_uint16": True}), (WIDE, {})]:
@@ -143,6 +145,7 @@ def test_written_files_are_read_back(tmp_path, channels, kind):
 
 
 def test_writing_refused(tmp_path):
+    """`imsave` refuses values out of range and wrong shapes."""
     path = tmp_path / "a.png"
     for bad, words in [
         (PIXELS / 128, "from 0 to 1, got 0.0078125 to"),
@@ -164,6 +167,7 @@ def test_writing_refused(tmp_path):
 
 
 def test_reading_refused(folder):
+    """`imread` refuses damaged files, missing files and wrong options."""
     (folder / "text.png").write_text("no image")
     with pytest.raises(ImageError, match="expected an image"):
         imread(folder / "text.png")
@@ -225,6 +229,7 @@ def test_backends(caplog):
 
 
 def test_without_pillow(monkeypatch, tmp_path):
+    """Without Pillow, reading and writing raise ImportError with the package to install."""
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     with pytest.raises(ImportError, match=r"pip install 'kinnor\[image\]'"):
         imread(tmp_path / "a.png")

@@ -32,6 +32,7 @@ def loss():
 
 
 def test_a_graph_as_text(loss, capsys):
+    """`pprint` prints the functions of a graph and their shapes as NNabla does."""
     printer = pprint(loss, printer=True)
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith("\t")] == [
@@ -50,6 +51,7 @@ def test_a_graph_as_text(loss, capsys):
 
 
 def test_statistics_of_a_graph(loss, capsys):
+    """`pprint` prints statistics of values and gradients on request."""
     printer = pprint(loss, forward=True, backward=True, summary=True, hidden=True, printer=True)
     text = capsys.readouterr().out
     x, out = printer.functions[0]["inputs"][0], printer.functions[-1]["outputs"][0]
@@ -60,6 +62,7 @@ def test_statistics_of_a_graph(loss, capsys):
 
 
 def test_times_of_functions(loss, tmp_path, capsys):
+    """`TimeProfiler` measures functions by hooks within its scopes."""
     profiler = TimeProfiler("cpu", "0")
     hooks = lambda: {"function_pre_hook": profiler.pre_hook, "function_post_hook": profiler.post_hook}  # noqa: E731
     for _ in range(3):
@@ -158,6 +161,7 @@ def test_the_first_function_with_nan_is_found():
 
 
 def test_a_profile_of_a_graph(loss, capsys):
+    """`GraphProfiler` measures each function, and its writers print the results."""
     solver = S.Sgd()
     solver.set_parameters(nn.get_parameters())
     before = nn.get_parameters()["f/affine/b"].d.copy()
@@ -190,6 +194,7 @@ def test_times_of_a_profiled_graph_come_from_the_engine(loss, monkeypatch):
     profiler.time_profiling_backward()
 
     def told():  # Replaces the engine's records: functions, backward flag, nanoseconds since start and end, memory.
+        """Replaces the engine's records: functions, backward flag, nanoseconds since start and end, memory."""
         return [([f], False, 900 + 100 * n, 800, 0) for n, f in enumerate(profiler._functions)]
 
     monkeypatch.setattr(nn._core, "take_timings", told)
@@ -219,6 +224,8 @@ def test_unprofilable_objects_are_refused():
 
 
 def test_watched_python_functions(capsys):
+    """The decorator `profile` prints the profile of a Python function every few calls."""
+
     @profile(print_freq=2, condition=lambda n: n > 0)
     def total(n):
         """Returns the sum of the numbers below n."""

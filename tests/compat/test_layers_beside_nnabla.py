@@ -18,7 +18,7 @@ ROWS = json.loads(Path(__file__).with_name("layers_of_nnabla.json").read_text())
 
 
 def inputs(name, x):
-    """Returns the inputs of a layer besides its keyword arguments."""
+    """Returns the positional arguments of the layer `name`: `x`, and sizes such as the number of outputs."""
     if name.endswith("affine"):
         given = (x, 6)
     elif name == "depthwise_deconvolution":

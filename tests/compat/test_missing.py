@@ -23,6 +23,7 @@ def test_the_list_is_up_to_date():
 
 
 def test_the_page_names_all_of_it():
+    """The page of differences names each missing module and name of NNabla's."""
     page = (ROOT / _missing.PAGE).read_text()
     told = set(re.findall(r"`([\w.]+)`", page[page.index("## Missing names") :]))
     assert set(_missing.MODULES) <= told
@@ -59,6 +60,7 @@ def test_errors_name_replacements_of_modules():
 
 
 def test_the_nearest_name():
+    """`nearest` finds the likely intended name for a misspelt one."""
     assert nearest("batchnormalization", ["batch_normalization", "batch_matmul"]) == "batch_normalization"
     assert nearest("Softmax", ["softmax", "log_softmax"]) == "softmax"
     assert nearest("zzzz", ["softmax"]) is None

@@ -72,6 +72,7 @@ def test_a_model_saved_in_a_run_is_loaded_again(client, trained, tmp_path):
 
 
 def test_a_model_in_a_folder(client, trained, tmp_path):
+    """A model is saved to a folder and loaded again. An existing folder is refused."""
     models.save_model("net/params.h5", tmp_path / "out", conda_env={"name": "mine"})
     assert Path(models.load_model(str(tmp_path / "out"))).read_bytes() == Path("net/params.h5").read_bytes()
     assert yaml.safe_load((tmp_path / "out/conda.yaml").read_text()) == {"name": "mine"}

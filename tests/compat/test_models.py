@@ -57,6 +57,7 @@ def test_stages():
 
 
 def test_a_missing_file(monkeypatch, tmp_path):
+    """A model without its file of weights says where the file is expected."""
     monkeypatch.setenv("NNABLA_DATA_HOME", str(tmp_path))
     assert utils.get_model_home() == str(tmp_path / "nnp_models")
     with pytest.raises(FileNotFoundError, match=r"nnp_models/imagenet/Resnet-18\.nnp, which is not there"):
@@ -98,8 +99,10 @@ def file(tmp_path):
 
 
 def test_weights_from_a_file(file, monkeypatch):
+    """A network computes the same from a file of weights, again in each call."""
+
     class Small(M.ResNet18):
-        """A small ResNet description for that file."""
+        """A description of a ResNet that fits the small network in `file`."""
 
         POOLING = None
         AUGMENTATION = "none"
@@ -118,10 +121,13 @@ def test_weights_from_a_file(file, monkeypatch):
 
 
 def test_images_of_another_size(tmp_path):
+    """With `force_global_pooling`, a network from a file takes images of another size than the file has."""
     with nn.parameter_scope("", scope := {}):
 
         def net(x, whole=(8, 8)):
-            """A network with a pooled gate, as in SENet."""
+            """A network with a gate per channel, as in SENet. `whole` is the size of the image, over which the gate
+            pools.
+            """
             with nn.parameter_scope("gate"):
                 h = PF.convolution(x, 5, (3, 3), pad=(1, 1))
                 gate = F.sigmoid(F.average_pooling(h, whole))
@@ -136,12 +142,12 @@ def test_images_of_another_size(tmp_path):
         save(str(tmp_path / "net.nnp"), {"networks": [network]})
 
     class Gated(M.SENet):
-        """A description of that network."""
+        """Describes the network of `net`: the names of its pooling and of its augmentation in the file."""
 
         POOLING, AUGMENTATION, DROPOUTS = "@Training/AveragePooling_1", "@Training/ImageAugmentation", ()
 
     class Plain(Gated):
-        """A description of the network without pooling everywhere."""
+        """As `Gated`, but only the named pooling adapts to the size of the image."""
 
         POOLS_EVERYWHERE = False
 
@@ -161,6 +167,7 @@ def test_images_of_another_size(tmp_path):
 
 
 def test_towers_of_a_file_are_left_out(tmp_path):
+    """The towers that a file has for training are not part of the network."""
     with nn.parameter_scope("", {}):
         x, label = nn.Variable((2, 3, 8, 8)), nn.Variable((2, 1))
         h = PF.convolution(x, 4, (3, 3), name="c")
@@ -173,7 +180,7 @@ def test_towers_of_a_file_are_left_out(tmp_path):
         save(str(tmp_path / "net.nnp"), {"networks": [network]})
 
     class Google(M.GoogLeNet):
-        """A description of a network with auxiliary towers."""
+        """Describes a network with two auxiliary outputs, which are left out when the file is loaded."""
 
         AUGMENTATION, TOWERS = "none", ("@Train/Affine_1", "@Train/SoftmaxCrossEntropy_1", "@Train/MulScalar")
 

@@ -13,6 +13,7 @@ from kinnor.compat import names
 
 @pytest.mark.parametrize("path", names.MODULES)
 def test_a_path_leads_to_the_module_of_its_row(path):
+    """Importing a path of NNabla returns the native module in the table `MODULES`."""
     module = importlib.import_module(f"kinnor.{path}")
     assert module is importlib.import_module(names.MODULES[path])
     assert module.__name__ == module.__spec__.name == names.MODULES[path]
@@ -21,10 +22,12 @@ def test_a_path_leads_to_the_module_of_its_row(path):
 
 
 def test_first_names_of_the_table_are_served():
+    """The importer serves exactly the first names of the table."""
     assert {path.partition(".")[0] for path in names.MODULES} == kinnor._Paths.SERVED
 
 
 def test_modules_below_a_row_are_loaded_once():
+    """A module below a path of the table is the same object as by its native path."""
     import kinnor.compat.models.imagenet.resnet as own
     import kinnor.models.imagenet.resnet as by_path
 

@@ -47,7 +47,7 @@ def configuration(kind=qnn.QATConfig, **args):
 
 
 def functions(y):
-    """Returns the types of all functions in one line, with short names."""
+    """Returns the types of all functions above `y` in one line, with short names."""
     found = []
     y.visit(lambda f: found.append(f.info.type_name))
     return " ".join(found).replace("QuantizeLinear DequantizeLinear", "QD").replace("Recorder", "")
@@ -162,6 +162,7 @@ def test_the_network_keeps_learning():
 
 
 def test_several_outputs_and_functions_with_several_outputs():
+    """Networks with several outputs, and functions with several, are quantized."""
     x = nn.Variable((2, 4))
     h = PF.affine(x, 4, name="a1")
     first, second = F.split(F.reshape(h, (2, 2, 2)), axis=1)
@@ -206,7 +207,7 @@ def test_a_network_for_evaluation_is_written(tmp_path):
 
 
 def y_inputs(y):
-    """Returns the leaves of a graph."""
+    """Returns the leaves of the graph above `y`."""
     found = []
     y.visit(lambda f: found.extend(v for v in f.inputs if v.parent is None))
     return found
@@ -266,18 +267,20 @@ WRONG = {
 
 @pytest.mark.parametrize(("call", "kind", "told"), WRONG.values(), ids=WRONG)
 def test_errors(call, kind, told):
-    """Each wrong use raises the named class of error, which is also a `kinnor.Error`."""
+    """Each wrong use raises the error class of its row, with a text that contains `told`."""
     with pytest.raises(kind, match=told) as found:
         call()
     assert isinstance(found.value, nn.Error)
 
 
 def test_recording_is_needed_for_a_scale():
+    """Without recorded values there is no scale, and no parameter is created."""
     assert qnn.AbsMaxRecorderCallback.get_scale_zeropoint(nn.Variable((2, 3)), name="x0") == (None, None)
     assert nn.get_parameters(grad_only=False) == {}
 
 
 def test_lists_of_a_configuration_are_its_own():
+    """Changing a list of one configuration does not change the defaults of others."""
     config = qnn.QATConfig()
     config.skip_inputs_layers.append("Affine")
     assert qnn.QATConfig().skip_inputs_layers == ["Convolution", "Deconvolution"]

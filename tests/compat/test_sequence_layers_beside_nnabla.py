@@ -20,17 +20,17 @@ ROWS = json.loads(Path(__file__).with_name("sequence_layers_of_nnabla.json").rea
 
 
 def random(place, shape):
-    """Returns a leaf of normal numbers. `place` is the seed."""
+    """Returns a leaf of normal numbers, drawn with the seed `place`."""
     return nn.Variable.from_numpy_array(np.random.RandomState(place).randn(*shape).astype("f"), need_grad=True)
 
 
 def uniform(place, low, shape):
-    """Returns a variable of uniform numbers from `low` to 1. `place` is the seed."""
+    """Returns a variable of uniform numbers from `low` to 1, drawn with the seed `place`."""
     return nn.Variable.from_numpy_array(np.random.RandomState(place).uniform(low, 1, shape).astype("f"))
 
 
 def built(row):
-    """Returns the inputs of a row, and the outputs of its layer."""
+    """Builds the layer of a row of NNabla's results. Returns its inputs and its outputs."""
     args = {key: tuple(value) if isinstance(value, list) else value for key, value in row["args"].items()}
     if row["layer"] == "deformable_convolution":
         taps = 9 * args.get("deformable_group", 1)

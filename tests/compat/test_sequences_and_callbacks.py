@@ -46,6 +46,7 @@ def test_sequences_are_sorted_packed_and_unpacked(eager):
 
 
 def test_orders_that_are_not_their_own_inverse(eager):
+    """Packing unsorted sequences and padding them again restores their order."""
     rng = np.random.RandomState(0)
     values = [rng.randn(n, 3).astype(np.float32) for n in (2, 4, 3, 1)]
     sequences = variables(*values)
@@ -81,6 +82,7 @@ def test_gradients_go_through_packed_sequences():
 
 
 def test_sequences_refused():
+    """Empty lists of sequences and empty packed sequences are refused."""
     with pytest.raises(nn.ArgumentError, match="pad_sequence"):
         rnn.pad_sequence([])
     with pytest.raises(nn.ArgumentError, match="got none"):
@@ -89,6 +91,7 @@ def test_sequences_refused():
 
 
 def test_progress_is_in_a_file(tmp_path):
+    """`progress` writes the state of a run to a file, and calls a callback."""
     told = []
     configure_progress(tmp_path / "p.txt", lambda *args: told.append(args))
     progress("Training", 0.25)
@@ -146,6 +149,7 @@ def test_console_callbacks_do_nothing():
 
 
 def test_the_old_name_of_a_context():
+    """`extension_context` is accepted as the old name of `get_extension_context`."""
     assert "half" in str(extension_context("cpu", type_config="half")).lower()
     with pytest.raises(ModuleNotFoundError, match="cudnn"):
         extension_context("cudnn")

@@ -45,6 +45,7 @@ def dot(no_dot, tmp_path):
 
 
 def test_a_graph_in_dot(pred):
+    """`SimpleGraph` draws functions, parameters and edges in the language of Graphviz."""
     source = SimpleGraph().create_graphviz_digraph(pred).source
     lines = [line.strip() for line in source.splitlines()]
     boxes = [line for line in lines if "label=" in line]
@@ -112,6 +113,7 @@ def events(path):
 
 
 def test_a_graph_for_tensorboard(pred, tmp_path):
+    """`TBGraphWriter` writes each function, parameter and edge to an event file."""
     with TBGraphWriter(log_dir=tmp_path / "out") as writer:
         writer.from_variable(pred, output_name="y")
         writer.add_scalar("loss", 0.5, 3)
@@ -132,6 +134,7 @@ def test_a_graph_for_tensorboard(pred, tmp_path):
 
 
 def test_tensorboard_refused(tmp_path, monkeypatch):
+    """`TBGraphWriter` refuses other objects, and names the package that is missing."""
     with TBGraphWriter(log_dir=tmp_path) as writer, pytest.raises(TypeError, match="expected a Variable"):
         writer.from_variable(3)
     monkeypatch.setitem(sys.modules, "tensorboardX", None)

@@ -62,6 +62,7 @@ def run(program):
 
 
 def test_a_graph_that_another_thread_was_running():
+    """A forked child can run a graph that another thread was running at the fork."""
     program = """
     threading.Thread(target=run, daemon=True).start()
     time.sleep(0.1)

@@ -93,6 +93,7 @@ def test_a_pipeline_trains_a_network_too_large_for_one_process():
 @pytest.mark.parametrize("places", [1, 2, 5])
 @pytest.mark.parametrize("parts", [1, 3, 8])
 def test_the_schedule_of_a_pipeline_runs_each_part_once_and_keeps_few(places, parts):
+    """Each process runs each part once, can always go on, and holds few parts at a time."""
     waiting = [list(schedule(place, places, parts)) for place in range(places)]
     assert all(
         sorted(steps) == sorted((w, n) for w in ("forward", "backward") for n in range(parts)) for steps in waiting
@@ -378,6 +379,7 @@ def test_a_gradient_moved_to_other_memory_is_refused():
 
 
 def test_functions_of_one_process():
+    """Collective functions in a single process return their inputs."""
     comm = C.MultiProcessDataParallelCommunicator()
     comm.init()
     x = nn.Variable.from_numpy_array(np.ones((1, 3), np.float32), need_grad=True)

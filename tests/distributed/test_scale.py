@@ -19,6 +19,7 @@ LINK = scale.Link(20e-6, 1e9, 4e9)
 
 
 def test_examples_of_the_model():
+    """The examples in the docstrings of the cost model are right."""
     assert doctest.testmod(scale).attempted >= 6
     assert doctest.testmod(scale).failed == 0
 
@@ -34,6 +35,7 @@ def test_a_sum_takes_at_least_the_time_of_its_transfers(ranks, size):
 
 @pytest.mark.parametrize("packing", [1, 1 << 10, 1 << 30])
 def test_overlap_is_between_its_lower_bound_and_none(packing):
+    """An overlapped step takes at least the lower bound, and at most the time without overlap."""
     plan = scale.Plan(1e-3, 4e-3, 5e-4, [(1e-3 * n, 1 << 18) for n in range(1, 5)])
     for ranks in (2, 16, 256):
         none, blocking, thread = (
@@ -64,6 +66,7 @@ def test_plans_of_real_networks_are_simulated():
 
 
 def test_a_process_of_the_comparison_trains():
+    """A process of the bench trains, and reports its times and losses."""
     command = [sys.executable, "-m", "benches.distributed"]
     work = [*command, "--work", "kinnor", "mlp 64", "blocking", "0.01"]
     done = subprocess.run(work, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
@@ -77,6 +80,7 @@ def test_a_process_of_the_comparison_trains():
 
 
 def test_ways_to_sum_are_compared():
+    """The bench of overlap prints one row with the times of each way to sum gradients."""
     pytest.importorskip("mpi4py")
     command = [sys.executable, "-m", "benches.overlap", "--networks", "mlp 64", "--repeats", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

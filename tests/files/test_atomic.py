@@ -28,6 +28,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path):
 
 
 def test_links_are_followed(tmp_path):
+    """Replacing a symbolic link writes to its target."""
     (tmp_path / "real").mkdir()
     target, link = tmp_path / "real" / "p.txt", tmp_path / "link.txt"
     link.symlink_to(target)
@@ -123,6 +124,7 @@ for i in range(60):
 
 
 def test_writers_with_equal_process_ids(tmp_path):
+    """Writers with the same process id, as in containers, do not disturb each other."""
     writers = [subprocess.Popen([sys.executable, "-c", SAME_ID, str(i), str(tmp_path)]) for i in range(3)]
     assert [writer.wait() for writer in writers] == [0, 0, 0]
     assert listing(tmp_path) == ["p.safetensors", "p.txt"]
@@ -130,6 +132,7 @@ def test_writers_with_equal_process_ids(tmp_path):
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_a_writer_with_our_id_writes_stays(kind, tmp_path):
+    """The temporary file of a live writer with our process id is not removed."""
     program = f"""
 import os, sys
 os.getpid = lambda: {os.getpid()}
@@ -158,6 +161,7 @@ with {"replacing" if kind == "file" else "replacing_folder"}({str(tmp_path / "p"
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_a_killed_writer_left_goes(kind, tmp_path):
+    """The next write removes the temporary file of a killed writer."""
     made = replacing if kind == "file" else replacing_folder
     program = f"""
 import os, signal

@@ -16,7 +16,7 @@ IMAGES = np.arange(5 * 4 * 6, dtype=np.uint8).reshape(5, 4, 6) * 2
 
 @pytest.fixture
 def folder(tmp_path):
-    """Returns a folder with images, an array and a CSV file that lists them."""
+    """Returns a temporary folder with images, an array file, and a CSV file that lists them."""
     for i, image in enumerate(IMAGES):
         write_image(tmp_path / f"{i}.png", image)
     np.save(tmp_path / "a.npy", np.ones((2, 2)))
@@ -26,6 +26,7 @@ def folder(tmp_path):
 
 
 def test_cells_are_numbers_vectors_and_files(folder):
+    """Cells of a CSV file are read as numbers, vectors, images and arrays."""
     source = CsvDataSource(folder / "set.csv", normalize=True)
     assert (source.size, list(source.variables)) == (5, ["x", "y", "v"])
     x, y, v = source.read(3)
@@ -35,6 +36,7 @@ def test_cells_are_numbers_vectors_and_files(folder):
 
 
 def test_an_order_that_is_set_is_read(folder):
+    """Examples come in the order that a program sets. Invalid orders are refused."""
     source = CsvDataSource(folder / "set.csv")
     source._order = [3, 1, 4, 0, 2]
     assert source._order == source.order.tolist() == [3, 1, 4, 0, 2]
@@ -46,6 +48,7 @@ def test_an_order_that_is_set_is_read(folder):
 
 
 def test_batches_of_each_kind(folder):
+    """Batches of a CSV file are shuffled in each epoch. A cache of the file gives the same examples."""
     with data_iterator_csv_dataset(folder / "set.csv", 5, shuffle=True) as batches:
         x, y, _ = batches.next()
         again = batches.next()[1]
@@ -111,6 +114,7 @@ def test_images_have_the_shape_that_is_asked_for(folder):
 
 @pytest.mark.parametrize("header", ["x,x", "x:a,x:b", "x:a,x:a", "v__0,v__0", "v__0:a,v__1,v__0:b", "v,v__0", "v__0,v"])
 def test_a_column_that_is_there_twice(tmp_path, header):
+    """A header that names a column twice is refused."""
     row = ",".join("1" for _ in header.split(","))
     (tmp_path / "set.csv").write_text(f"{header}\n{row}\n")
     with pytest.raises(DataError, match="expected a column for each variable"):
@@ -118,6 +122,7 @@ def test_a_column_that_is_there_twice(tmp_path, header):
 
 
 def test_headers_are_names(tmp_path):
+    """A header of numbers, and a file without rows, are refused."""
     path = tmp_path / "set.csv"
     for header in ("1,2,0", "0.5, 1e3,-1", "#id,3,4"):
         path.write_text(f"{header}\n3,4,1\n5,6,1\n")

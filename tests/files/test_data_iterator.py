@@ -22,7 +22,7 @@ both = pytest.mark.parametrize("use_thread", [False, True], ids=["direct", "thre
 
 
 def number(i):
-    """Returns example number `i`."""
+    """Returns example number `i`: a tuple of the number itself."""
     return (np.float32(i),)
 
 
@@ -73,6 +73,7 @@ def test_rng_seeds_the_order():
 
 
 def test_batch_larger_than_the_source():
+    """A batch larger than the source repeats the examples, and counts the epochs."""
     with data_iterator_simple(number, 2, 5) as batches:
         assert take(batches, 1) == [[0, 1, 0, 1, 0]]
         assert batches.epoch == 2
@@ -104,6 +105,7 @@ def test_arrays_keep_dtype_and_shape():
 
 @both
 def test_epoch_callbacks(use_thread):
+    """Callbacks are called at the end and the beginning of each epoch."""
     calls = []
     batches = data_iterator_simple(
         number, 4, 2, use_thread=use_thread, epoch_end_callbacks=[lambda epoch: calls.append(("end", epoch))]
@@ -319,6 +321,7 @@ def test_slices_partition_each_epoch(shuffle, use_cache):
 
 
 def test_slices_that_cannot_be_equal():
+    """If slices cannot be equal, they differ, overlap or drop examples, as `drop_last` says."""
     with data_iterator_simple(number, 10, 1) as batches:
         unequal = [batches.slice(None, 3, i) for i in range(3)]
         assert [[part.next()[0].item() for _ in range(part.size)] for part in unequal] == [
@@ -345,6 +348,7 @@ def test_slice_by_range_and_of_a_slice():
 
 
 def test_slice_after_many_epochs():
+    """Slices that are made after many epochs still partition each epoch."""
     with data_iterator_simple(number, 4, 4, shuffle=True) as batches:
         examples(batches, 40)
         with batches.slice(None, 2, 0) as part, batches.slice(None, 2, 1) as other:
@@ -400,7 +404,7 @@ class Own(DataSource):
         self.reset()
 
     def reset(self):
-        """Draws a new order."""
+        """Draws a new order of the examples if the source shuffles, and starts at the first."""
         self._indexes = self._rng.permutation(self._size) if self._shuffle else np.arange(self._size)
         super().reset()
 
@@ -414,6 +418,7 @@ class Own(DataSource):
 @both
 @pytest.mark.parametrize("cached", [False, True])
 def test_own_source(use_thread, cached):
+    """A data source of a user works in an iterator, with and without cache and thread."""
     with data_iterator(Own(6, shuffle=True), 4, use_thread=use_thread, with_memory_cache=cached) as batches:
         assert batches.variables == ("x", "y")
         pairs = [np.stack(batches.next()) for _ in range(6)]
@@ -460,8 +465,10 @@ def test_memory_cache_that_is_too_small_passes_through(monkeypatch):
 
 
 def test_concatenated_sources():
+    """`data_iterator_concat_datasets` reads sources one after the other, or shuffles all examples."""
+
     def parts():
-        """Returns two sources to concatenate."""
+        """Returns a source of three numbers from 0, and one of two numbers from 10."""
         return [SimpleDataSource(number, 3), SimpleDataSource(lambda i: (10 + i,), 2)]
 
     with data_iterator_concat_datasets(parts(), 5) as batches:
@@ -477,6 +484,7 @@ def test_concatenated_sources():
 
 
 def test_source_by_itself():
+    """A source can be read without an iterator."""
     with SimpleDataSource(number, 3) as source:
         assert (source.next(), next(source), source.position, source.size) == ((0.0,), (1.0,), 2, 3)
         source.reset()
@@ -555,7 +563,9 @@ SHARED = {
 @pytest.mark.parametrize("kind", SHARED)
 def test_iterators_that_share_a_generator_do_not_change_each_others_orders(kind, use_thread):
     def orders(turns):
-        """Returns the orders of both iterators."""
+        """Returns the orders in which two iterators with one generator give their examples. `turns` says which iterator
+        is next.
+        """
         rng = np.random.RandomState(1)
         made = [data_iterator_simple(number, 12, 4, True, rng, use_thread, **SHARED[kind]) for _ in range(2)]
         if kind == "slice":

@@ -14,7 +14,7 @@ CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 
 
 def idx_bytes(array):
-    """Returns an array as an IDX file."""
+    """Returns the bytes of an IDX file that holds this array."""
     array = np.asarray(array)
     header = struct.pack(">HBB", 0, CODES[array.dtype.str[1:]], array.ndim) + np.array(array.shape, ">u4").tobytes()
     return header + array.astype(array.dtype.newbyteorder(">")).tobytes()

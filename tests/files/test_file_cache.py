@@ -18,6 +18,7 @@ from kinnor.utils.data_source_implements import CacheDataSource, SimpleDataSourc
 
 
 def test_file_caches():
+    """With a file cache each example is loaded once, and the cache is removed at the end."""
     read = []
 
     def load(i):
@@ -53,6 +54,7 @@ def test_a_file_cache_stays_in_the_given_folder(tmp_path):
 
 
 def test_a_shuffled_cache_goes_through_one_file_after_the_other(tmp_path, monkeypatch):
+    """A shuffled cache shuffles files, and examples within a file, so each file is read once."""
     write_cache(SimpleDataSource(lambda i: (np.int64(i),), 950), tmp_path)
     read = []
     load = np.load
@@ -83,6 +85,7 @@ def test_a_shuffled_cache_in_parts_gives_each_example_once(tmp_path):
 
 
 def test_a_cache_of_a_csv_file(tmp_path):
+    """`CreateCache` converts a CSV file, and records the order of its examples."""
     path = tmp_path / "a.csv"
     path.write_text("x,y__0,y__1\n1,2,3\n4,5,6\n7,8,9\n")
     CreateCache(path, shuffle=True).create(tmp_path / "cache", cache_file_name_prefix="part")

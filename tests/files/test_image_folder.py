@@ -29,6 +29,7 @@ def folder(tmp_path):
 
 
 def test_a_folder_is_a_class(folder):
+    """Labels follow the sorted names of folders. Hidden folders and other files are skipped."""
     source = ImageFolderDataSource(folder)
     assert (source.size, source.classes, source.labels.tolist()) == (5, ["cat", "dog"], [0, 0, 0, 1, 1])
     image, label = source.read(3)
@@ -39,6 +40,7 @@ def test_a_folder_is_a_class(folder):
 
 
 def test_batches_of_a_folder(folder):
+    """Batches of a shuffled folder have all images, in the order of a plain source."""
     with data_iterator_image_folder(folder, 5, shape=(3, 4, 4), shuffle=True, n_workers=3) as batches:
         epochs = [batches.next() for _ in range(4)]
     assert all(x.shape == (5, 3, 4, 4) and sorted(y.ravel()) == [0, 0, 0, 1, 1] for x, y in epochs)
@@ -68,7 +70,7 @@ def test_folders_without_images_are_refused(tmp_path):
 
 
 def numbers(n=40, delay=0.0, seen=None, shuffle=False):
-    """Returns a source of numbers that notes the threads it is read in."""
+    """Returns a source of `n` pairs (i, i squared). Appends each index and the reading thread to `seen`."""
 
     def read(i):
         """Returns (i, i squared) after a delay. Notes the index and the thread."""
@@ -134,6 +136,7 @@ def test_sources_that_workers_cannot_read_are_refused():
         """A shuffled source that does not tell epochs apart."""
 
         def _get_data(self, position):
+            """Returns the position as the only value of the example."""
             return (position,)
 
     with pytest.raises(DataError, match="expected a source that defines _get_data_of_generation"):

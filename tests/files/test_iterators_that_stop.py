@@ -61,12 +61,14 @@ ITERATORS = {
 @pytest.mark.parametrize("use_thread", [False, True])
 @pytest.mark.parametrize("name", ITERATORS)
 def test_a_loop_over_batches(name, use_thread):
+    """StopIteration in a source, loader or callback raises RuntimeError in the loop over batches."""
     with pytest.raises(RuntimeError, match="StopIteration"):
         for n, _ in enumerate(ITERATORS[name](use_thread)):
             assert n < 50
 
 
 def test_a_source_that_is_iterated_over_itself():
+    """StopIteration in a source that is read without an iterator raises RuntimeError."""
     source = Source(2)
     assert [float(next(source)[0][0]) for _ in range(2)] == [0, 1]
     with pytest.raises(RuntimeError, match="StopIteration"):
@@ -74,6 +76,7 @@ def test_a_source_that_is_iterated_over_itself():
 
 
 def test_an_iterator_that_is_exhausted_stops():
+    """An iterator whose batches are used up raises StopIteration, in a loop and in `next`."""
     batches = DataIterator(Source(99), 5, stop_exhausted=True, use_thread=False)
     assert len(list(batches)) == 4
     with pytest.raises(StopIteration):

@@ -29,7 +29,7 @@ PROTO = Path(schema.__file__).with_name("nnabla.proto")
 
 
 def refusal(described):
-    """Returns the error of a graph that cannot be written, or None."""
+    """Returns the error that writing a network description raises, or None if it can be written."""
     try:
         described.as_proto(variable_batch_size=False)
     except NetworkError as error:
@@ -38,12 +38,12 @@ def refusal(described):
 
 
 def variable(values):
-    """Returns a variable of a type that files can hold."""
+    """Returns a variable in float32 for real numbers, since files hold no other real type; None for None."""
     return None if values is None else nn.Variable.from_numpy_array(np.asarray(values, _kind(values)))
 
 
 def _kind(values):
-    """Returns float32 for real numbers, else the type itself."""
+    """Returns the type in which files hold these values: float32 for real numbers, else their own."""
     return np.float32 if values.dtype.kind == "f" else values.dtype
 
 
@@ -156,6 +156,7 @@ def network():
 
 @pytest.mark.parametrize("extension", [".nnp", ".nntxt", ".prototxt", ".protobuf"])
 def test_files_of_each_format(tmp_path, extension):
+    """A network is saved and loaded in each format with equal results."""
     x, y = network()
     x.d = np.random.RandomState(0).randn(*x.shape)
     y.forward()
@@ -187,18 +188,23 @@ def test_functions_that_files_cannot_hold_are_refused(tmp_path):
 
         @property
         def name(self):
+            """The name of the function in graphs."""
             return "Mine"
 
         def min_outputs(self):
+            """Declares one output."""
             return 1
 
         def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
             outputs[0].reset_shape(inputs[0].shape, True)
 
         def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
             return False
 
         def grad_depends_input_data(self, i, j):
+            """Declares that no gradient reads an input."""
             return False
 
     x = nn.Variable((2, 3))
@@ -209,12 +215,13 @@ def test_functions_that_files_cannot_hold_are_refused(tmp_path):
 
 
 def _put(y):
-    """Assigns to the first element in place."""
+    """Returns `y` after assigning 1 to its first element in place."""
     y[0] = 1
     return y
 
 
 def test_a_batch_axis_in_another_place_is_refused(tmp_path):
+    """A network that moves the batch axis cannot be saved for any batch size."""
     x = nn.Variable((4, 6))
     y = PF.affine(F.reshape(x, (8, 3)), 2)
     contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
@@ -225,7 +232,7 @@ def test_a_batch_axis_in_another_place_is_refused(tmp_path):
 
 
 def _joining(between):
-    """Returns a network that joins the batch with another axis, and its description."""
+    """Returns input and output of a network that joins the batch with another axis, and its description."""
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(1, 2, 3, 4).astype(np.float32))
     y = F.reshape(between(PF.affine(x, 6, base_axis=2)), (2, 3, 2))
     return x, y, {"networks": [{"name": "net", "batch_size": 1, "outputs": {"y": y}, "names": {"x": x}}]}
@@ -233,6 +240,7 @@ def _joining(between):
 
 @pytest.mark.parametrize("between", [F.relu, lambda h: h + h, lambda h: PF.affine(h, 6, base_axis=2, name="b")])
 def test_axes_that_a_network_joins_are_one_in_a_file(tmp_path, between):
+    """A batch axis that was joined with another one and split again follows the batch size."""
     x, y, contents = _joining(between)
     path = str(tmp_path / "net.nnp")
     save(path, contents)
@@ -249,6 +257,7 @@ def test_axes_that_a_network_joins_are_one_in_a_file(tmp_path, between):
     [lambda h: F.softmax(h, axis=2), lambda h: h + F.constant(1, h.shape), lambda h: PF.affine(h, (2, 6), name="b")],
 )
 def test_axes_that_a_function_counts_are_not_joined(tmp_path, between):
+    """Networks whose functions depend on the number of axes are refused if the batch is joined."""
     *_, contents = _joining(between)
     with pytest.raises(NetworkError, match="expected shapes that begin with the batch of 1"):
         save(str(tmp_path / "net.nnp"), contents)
@@ -279,6 +288,7 @@ def test_a_model_is_a_function_of_arrays(tmp_path):
 
 
 def test_proto_variables_in_a_block(tmp_path):
+    """A network can be described with `ProtoVariable`s, and saved with an executor."""
     with nn.graph_def.graph(name="net") as described:
         x0, x1 = nn.ProtoVariable((4, 3), name="x0"), nn.ProtoVariable((4, 3), name="x1")
         h = F.tanh(PF.affine(x0, 5, name="a") + PF.affine(x1, 5, name="a"))
@@ -308,13 +318,14 @@ def test_the_default_graph_holds_new_functions():
 
 
 def test_passes_change_networks(tmp_path):
+    """A pass changes shapes, arguments and functions of a network when it is built."""
     x, y = network()
     contents = {"networks": [{"name": "net", "batch_size": 4, "outputs": {"y": y}, "names": {"x": x}}]}
     save(str(tmp_path / "net.nnp"), contents)
     loader = NnpLoader(str(tmp_path / "net.nnp"))
 
     def built(*changes, batch_size=2):
-        """Builds the network with these changes by a pass."""
+        """Builds the network after these calls of methods of a `NnpNetworkPass`."""
         callback = NnpNetworkPass()
         for name, *args in changes:
             getattr(callback, name)(*args)
@@ -364,7 +375,7 @@ def test_passes_change_networks(tmp_path):
 
     @given.on_generate_variable("x")
     def put(v):
-        """Replaces a variable by `mine`."""
+        """Replaces the variable `x` by `mine`."""
         v.variable = mine
         return v
 
@@ -527,6 +538,7 @@ def archive(**members):
 
 
 def test_an_archive_is_read_as_a_whole_however_often():
+    """A file object is read from its start each time."""
     file = archive(**{"network.nntxt": REPEATED})
     for _ in range(3):
         assert list(nn.graph_def.load(file, extension=".nnp").networks) == ["net"]
@@ -548,6 +560,7 @@ def test_archives_are_not_unpacked_and_no_bombs(tmp_path, monkeypatch):
 
 
 def test_nothing_is_loaded_of_a_file_that_does_not_fit(tmp_path):
+    """A parameter of another shape is refused before anything is changed."""
     x, y = network()
     nn.save(tmp_path / "net.nnp", y, inputs={"x": x})
     nn.clear_parameters()
@@ -688,6 +701,7 @@ def test_networks_are_built_in_the_context_of_their_graph():
 
 
 def test_files_have_equal_numbers_of_axes_for_broadcasting_inputs(tmp_path):
+    """Inputs that broadcast are saved with equal numbers of axes, as NNabla needs."""
     with nn.parameter_scope("", {}):
         x, row = nn.Variable((2, 4, 3)), nn.Variable((3,))
         one = nn.parameter.get_parameter_or_create("one", ())
@@ -734,6 +748,7 @@ def test_the_last_of_several_files_has_the_parameters(tmp_path):
     ],
 )
 def test_axes_that_indices_take_away_or_add(tmp_path, key):
+    """Networks that index variables are saved and loaded with equal results."""
     x = nn.Variable.from_numpy_array(np.random.RandomState(0).randn(2, 3, 4))
     y = F.sin(x)[key] * 2
     y.forward()

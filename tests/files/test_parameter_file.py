@@ -46,7 +46,7 @@ def network(n=2):
 
 
 def described():
-    """Returns path, shape, need_grad, type and bytes of each parameter."""
+    """Returns path, shape, need_grad, type and bytes of each parameter, to compare two states."""
     return [
         (key, v.shape, v.need_grad, v.data.dtype, v.d.tobytes())
         for key, v in nn.get_parameters(grad_only=False).items()
@@ -100,6 +100,7 @@ def test_loading_fills_parameters_that_a_graph_uses(tmp_path, extension):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_file_objects(extension):
+    """Parameters are written to a file object and read from it."""
     network()
     before = described()
     file = io.BytesIO()
@@ -117,11 +118,13 @@ class Pipe:
         self.written = b""
 
     def write(self, data):
+        """Appends the bytes."""
         self.written += data
 
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_write_only_objects(extension):
+    """Parameters are written to an object that can only be written to."""
     network()
     before = described()
     pipe = Pipe()
@@ -185,6 +188,7 @@ def test_randomly_damaged_files_give_typed_errors_only(tmp_path, extension):
 
 
 def test_a_foreign_safetensors_file(tmp_path):
+    """A safetensors file of another program is read."""
     values = np.arange(3, dtype=np.float32)
     header = {
         "w.weight": {"dtype": "F32", "shape": [3], "data_offsets": [8, 20]},
@@ -229,6 +233,7 @@ def write_safetensors(path, header, data=b""):
     ],
 )
 def test_malicious_safetensors_files(tmp_path, header, data):
+    """Files with a malicious header raise ParameterError and register nothing."""
     path = tmp_path / "bad.safetensors"
     write_safetensors(path, header, data)
     with pytest.raises(ParameterError, match="load_parameters: expected"):
@@ -318,6 +323,7 @@ def test_the_layout_of_h5_files_matches_nnabla(tmp_path):
 
 
 def test_formats_that_do_not_exist(tmp_path):
+    """Unknown extensions are refused, and the known ones are named."""
     for name in ("p.foo", "p", ".h5x"):
         with pytest.raises(
             ParameterError, match=r"expected a name that ends in \.safetensors or \.h5 or \.protobuf, got"
@@ -340,6 +346,7 @@ def test_formats_that_do_not_exist(tmp_path):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_files_that_cannot_be_opened(tmp_path, extension):
+    """Missing files and folders raise FileNotFoundError or OSError, in loading and in saving."""
     get_parameter_or_create("w", (2,))
     with pytest.raises(FileNotFoundError):
         nn.load_parameters(tmp_path / f"missing{extension}")
@@ -354,6 +361,7 @@ def test_files_that_cannot_be_opened(tmp_path, extension):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_a_name_that_a_format_cannot_store(tmp_path, extension):
+    """A name that the format cannot store is refused, and the old file stays as it is."""
     path = tmp_path / f"p{extension}"
     path.write_bytes(b"before")
     w = nn.Variable((2,))
@@ -462,6 +470,7 @@ def test_declared_sizes_of_h5_files_are_not_allocated(tmp_path):
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)
 def test_an_axis_without_end_beside_an_empty_one(tmp_path, extension):
+    """Files with an empty axis beside a huge one allocate nothing."""
     path = tmp_path / f"p{extension}"
     if extension == ".h5":
         h5py = pytest.importorskip("h5py")
@@ -532,6 +541,7 @@ def test_loading_without_memory_changes_nothing(tmp_path):
 
 
 def test_loading_reaches_views_and_parts(tmp_path):
+    """Loading writes to the array of a parameter, so NumPy views and parts see the values."""
     path = tmp_path / "p.safetensors"
     nn.save_parameters(path, {"w": nn.Variable.from_numpy_array(np.arange(4, dtype=np.float32))})
     w = get_parameter_or_create("w", (4,), ConstantInitializer(7))
@@ -571,6 +581,7 @@ def test_a_cleared_parameter_is_saved_as_nan(tmp_path):
 
 
 def test_loading_compares_names(tmp_path):
+    """`load_parameters` reports matched, missing and unexpected names."""
     path = tmp_path / "weights.safetensors"
     nn.save_parameters(path, {name: nn.Variable((2,)) for name in ("fc1/W", "fc1/b")})
     assert nn.load_parameters(path) == ([], [], ["fc1/W", "fc1/b"])  # Into a scope without parameters.

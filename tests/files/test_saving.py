@@ -106,7 +106,7 @@ def test_a_full_disk_is_an_oserror_and_keeps_the_old_file(tmp_path):
 
 
 def write_on(path, value, told):
-    """Saves increasing values, and reports each value that is on the disk."""
+    """Saves increasing values for ever. Writes each value to the pipe `told` once its file is complete."""
     while True:
         value += 1
         save(path, value)
@@ -114,7 +114,7 @@ def write_on(path, value, told):
 
 
 def kill(path, value, rng, n_saves):
-    """Kills a writer within some saves and checks the remaining files. Returns the value that the file has then."""
+    """Forks a writer, kills it within its first saves and checks the files. Returns the value in the file."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -155,6 +155,7 @@ def test_a_killed_save_leaves_a_whole_file_and_no_temporary_ones(tmp_path, kind)
 @pytest.mark.parametrize("length", [200, 201, 245, 255])
 @pytest.mark.parametrize("letter", ["n", "ü"])
 def test_names_of_maximum_length(tmp_path, extension, length, letter):
+    """Files whose names have the maximum length are saved and replaced."""
     stem = letter * ((length - len(extension)) // len(letter.encode()))
     path = tmp_path / f"{stem}{extension}"
     save(path, 1)

@@ -27,7 +27,7 @@ def loss():
 
 
 def read(folder):
-    """Returns the records in a folder."""
+    """Returns TensorBoard's reader with the records of a folder."""
     return EventAccumulator(str(folder), size_guidance=dict.fromkeys(("scalars", "images", "histograms"), 0)).Reload()
 
 
@@ -67,6 +67,7 @@ def test_monitors_write_to_their_files_and_to_tensorboard(tmp_path):
 
 
 def test_parameters_and_gradients(loss, tmp_path):
+    """`add_parameters` writes histograms of parameters and gradients, without NaN and infinity."""
     with TensorBoard(tmp_path) as board:
         board.writer.add_parameters(0)
         loss.forward()
@@ -98,6 +99,7 @@ def test_missing_gradients_are_not_allocated(loss, tmp_path):
 
 
 def test_graph_text_and_profile(loss, tmp_path):
+    """Graphs, text and profiles are written for TensorBoard."""
     with nn.profile() as p:
         loss.forward()
         loss.backward()

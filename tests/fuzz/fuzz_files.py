@@ -68,7 +68,7 @@ _watching = False
 
 
 def _watch(event, arguments):
-    """Audit hook: fails if a reader loads a pickle, or opens a file for writing."""
+    """An audit hook: raises if a reader loads a pickle, or opens a file for writing."""
     if not _watching:
         return
     if event.startswith("pickle."):
@@ -81,7 +81,7 @@ def _watch(event, arguments):
 
 
 def whole(reader, path):
-    """Writes a valid file for this reader."""
+    """Writes a valid file for this reader, which is one of `READERS`."""
     kind, _, extension = reader.partition(".")
     if kind == "onnx":
         _whole_onnx(path)
@@ -345,7 +345,7 @@ def damaged(content, others, rng):
 
 
 class Parameters:
-    """Reads parameters. Some of them exist before, one does not."""
+    """Reads parameter files into a tree that already has some of the file's parameters."""
 
     def __init__(self):
         nn.clear_parameters()
@@ -369,7 +369,7 @@ class Parameters:
 
 
 class States:
-    """Reads the states of a solver that has done two updates."""
+    """Reads solver states into a solver that has done two updates."""
 
     def __init__(self):
         self.made = {k: nn.Variable.from_numpy_array(np.ones(s, np.float32), need_grad=True) for k, s in SHAPES.items()}
@@ -400,7 +400,7 @@ class States:
 
 
 class NetworkParameters(Parameters):
-    """Reads an archive with a network, while parameters exist."""
+    """Reads parameters from an archive with a network, into a tree with other parameters."""
 
     def __init__(self):
         super().__init__()
@@ -411,7 +411,10 @@ class NetworkParameters(Parameters):
 
 
 class Networks(Parameters):
-    """Reads network descriptions, expands and builds them in a scope of their own, while parameters exist."""
+    """Reads network descriptions and builds them in a scope of their own.
+
+    The parameters outside must stay unchanged.
+    """
 
     def read(self, path):
         """Reads the networks, and builds the small ones."""

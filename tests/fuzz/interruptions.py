@@ -38,30 +38,36 @@ class Doubled(F.PythonFunction):
     left = 0
 
     def min_outputs(self) -> int:
+        """Declares one output."""
         return 1
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """Declares that no gradient reads an input."""
         return False
 
     def meet(self, method: str) -> None:
-        """Counts a call of `method` and raises if it is time. Called by each method."""
+        """Raises `Stop` if `method` is the one to fail and all its `left` calls are used. Each method calls this."""
         if Doubled.where == method:
             Doubled.left -= 1
             if Doubled.left < 0:
                 raise Stop(method)
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Gives the output the shape of the input. May raise."""
         self.meet("setup")
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        """Doubles the input. May raise."""
         outputs[0].d = inputs[0].d * 2
         self.meet("forward")
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         self.meet("backward")
         g = outputs[0].g * 2
         inputs[0].g = inputs[0].g + g if accum[0] else g
@@ -114,12 +120,12 @@ def network(name: str) -> Iterator[nn.Variable]:
 
 
 def values() -> dict[str, np.ndarray]:
-    """Returns copies of all parameters."""
+    """Returns copies of all parameters by path."""
     return {n: v.d.copy() for n, v in nn.get_parameters(grad_only=False).items()}
 
 
 def put(saved: dict[str, np.ndarray]) -> None:
-    """Restores the parameters and zeroes their gradients."""
+    """Writes the parameters `saved` back, and zeroes their gradients."""
     for n, v in nn.get_parameters(grad_only=False).items():
         v.d = saved[n]
         v.grad.zero()
@@ -142,7 +148,7 @@ def outcome(loss: nn.Variable, saved: dict[str, np.ndarray]) -> list[np.ndarray]
 
 
 def thrown(name: str) -> int:
-    """Raises in a hook before and after each function, forward and backward. Returns the number of interruptions."""
+    """Interrupts network `name` by a hook before and after each function. Returns the number of interruptions."""
     with network(name) as fresh:
         saved = values()
         expected = outcome(fresh, saved)
@@ -168,7 +174,7 @@ def thrown(name: str) -> int:
 
 
 def thrown_by_users() -> int:
-    """Raises in each method of the user's functions, at each call. Returns the number of interruptions."""
+    """Interrupts a network by errors in each method of the user's functions. Returns the number of interruptions."""
     with network("layers") as fresh:
         saved = values()
         expected = outcome(fresh, saved)
@@ -189,7 +195,7 @@ def thrown_by_users() -> int:
 
 
 def interrupted(name: str, seed: int, times: int) -> int:
-    """Raises Ctrl-C at random moments of training. Returns the number that interrupted a run."""
+    """Sends Ctrl-C at random moments of training. Returns how many times it arrived within a run."""
     choose = random.Random(seed)
     with network(name) as fresh:
         first = values()

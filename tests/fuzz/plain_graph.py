@@ -40,12 +40,12 @@ def softmax_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def turned(x: Any) -> Any:
-    """Splits the rows and stacks them in reverse order."""
+    """Splits an array into rows and stacks them in reverse order."""
     return F.stack(*reversed(F.split(x)))
 
 
 def beside(x: Any, y: Any) -> Any:
-    """Concatenates two arrays and slices out rows that overlap both."""
+    """Concatenates two arrays of n rows, and returns rows 1 to n of the result."""
     n = x.shape[0]
     return F.slice(F.concatenate(x, y, axis=0), (1, 0), (n + 1, 3))
 
@@ -119,6 +119,7 @@ class Node:
         self.need_grad: bool | None = None
 
     def __repr__(self) -> str:
+        """Lists the nodes as text, inputs first, so that Hypothesis can print a failing graph."""
         numbers = {node: i for i, node in enumerate(self.above())}
         return "; ".join(
             f"{i} = {n.op or 'leaf'}{[numbers[x] for x in n.inputs] if n.op else n.need_grad}"
@@ -149,7 +150,7 @@ class Node:
         return values
 
     def wanted(self) -> dict[Node, bool]:
-        """Returns, for each of these nodes, if it takes part in differentiation."""
+        """Returns, for this node and all that it depends on, if a gradient flows to it."""
         takes_part: dict[Node, bool] = {}
         for node in self.above():
             follows = any(takes_part[x] for x in node.inputs)

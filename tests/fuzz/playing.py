@@ -62,7 +62,7 @@ def play(seed: int, steps: int = 30) -> None:
 
 
 def end(kind: dict[str, bool], taken: list[Taken]) -> str:
-    """Plays a program. Returns the class of its error, or an empty text if it succeeds."""
+    """Plays a program. Returns the class name of its error, or an empty text if it succeeds."""
     try:
         perform(kind, taken)
     except Exception as e:
@@ -110,7 +110,7 @@ def simpler_than(one: Taken) -> Iterator[Taken]:
 
 
 def main() -> None:
-    """Prints the shortened program as a call, and plays it."""
+    """Shortens the failing program whose seed is on the command line, prints it as a call, and plays it."""
     warnings.simplefilter("error")
     kind, taken = shortened(int(sys.argv[1]))
     print(f"perform({kind}, [")

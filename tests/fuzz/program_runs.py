@@ -81,7 +81,7 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
 
 
 def forget_restored(r: Node) -> None:
-    """Marks values as unknown that were cleared and may be recomputed from changed leaves."""
+    """Marks values as unknown that were cleared, and that a run may have recomputed from changed leaves."""
     for n in r.functions():
         n.pair.data.forget() if n.op not in SHARED and (n.recompute or not n.pair.data.sure) else None
 
@@ -377,7 +377,7 @@ def unhook_gradient(p: Program, a: int, which: int) -> None:
 
 @step(a=ANY, b=ANY, by=["Variable", "autodiff", "grad"])
 def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
-    """Differentiates with a hook that raises. `autodiff` must not change any gradient."""
+    """Differentiates with a gradient hook that raises. Afterwards `autodiff` must have changed no gradient."""
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r] or not any(r.wanted()[x] for x in r.inputs):
         return
@@ -433,7 +433,7 @@ def budgeted(p: Program, a: int, budget: str) -> None:
 
 @step(seed=SEEDS, a=ANY)
 def beside(p: Program, seed: int, a: int) -> None:
-    """Runs a node while another thread trains a graph of its own."""
+    """Runs a node forward and backward while another thread trains a graph of its own."""
     r = p.computed(a)
     value = numbers(seed, (50, 3))
     found: list[Any] = []

@@ -194,7 +194,7 @@ def write(p: Program, a: int, seed: int, way: str) -> None:
 
 @step(a=ANY)
 def hold(p: Program, a: int) -> None:
-    """Keeps a NumPy view of a leaf."""
+    """Makes a NumPy view of a leaf, for later steps to read and write."""
     x = p.leaf(a)
     if x is not None and x.pair.data.known and x.pair.data.sure:
         p.views.append((x.variable.d, x.pair.data, x.pair.data.epoch))
@@ -202,7 +202,7 @@ def hold(p: Program, a: int) -> None:
 
 @step(a=ANY)
 def hold_gradient(p: Program, a: int) -> None:
-    """Keeps a NumPy view of a gradient. Later sums must be visible through it."""
+    """Makes a NumPy view of a gradient. It must show what later runs add."""
     x = p.leaf(a, True)
     if x is not None and x.pair.grad.known and x.pair.grad.sure:
         if any(n.pair is x.pair and n.op is not None for n in p.sorted()):
@@ -214,7 +214,7 @@ def hold_gradient(p: Program, a: int) -> None:
 
 @step(i=ANY, seed=SEEDS, drop=FLAG)
 def write_view(p: Program, i: int, seed: int, drop: bool) -> None:
-    """Writes through a view that was kept before."""
+    """Writes through a view that an earlier step made. Drops the view afterwards if `drop`."""
     if p.views:
         view, m, epoch = p.views[i % len(p.views)]
         if m.epoch == epoch == m.root.epoch and m.known and view.dtype.kind == "f":
@@ -492,7 +492,7 @@ def mark(p: Program, a: int, recompute: bool) -> None:
 
 @step(a=ANY, at_once=FLAG)
 def let_go(p: Program, a: int, at_once: bool) -> None:
-    """Drops the handle of a node. Its function stays while other nodes depend on it."""
+    """Drops the Python handle of a node. Its function stays alive while other nodes depend on it."""
     x = p.computed(a)
     if x is not None and not any(n is not x and n.pair is x.pair for n in p.nodes):
         with nn.auto_forward(at_once):
@@ -520,7 +520,7 @@ def save_and_load(p: Program, seed: int, kind: str) -> None:
 
 @step(cache=FLAG)
 def collect(p: Program, cache: bool) -> None:
-    """Runs the garbage collector, and perhaps clears the memory cache."""
+    """Runs the garbage collector. Clears the memory cache too if `cache`."""
     gc.collect(0)
     if cache:
         nn.clear_memory_cache()

@@ -49,7 +49,7 @@ def step(**arguments: list[Any]) -> Callable[[Step], Step]:
 
 @functools.cache
 def kept_numbers(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns multiples of 1/256 between -1 and 1."""
+    """Returns multiples of 1/256 between -1 and 1, always the same array for a seed and a shape."""
     return np.random.RandomState(seed).randint(-256, 257, shape) / 256
 
 
@@ -113,7 +113,7 @@ class Program:
         return list({n: None for node in self.nodes for n in node.above()})
 
     def unsure(self, of: Iterable[Node], kept: frozenset[Node] | None, clearing: bool) -> None:
-        """Records the values that a run may have cleared."""
+        """Records that the values of the nodes `of` may have been cleared, except for the nodes `kept`."""
         for n in of:
             n.kept = kept
             if n.op in SHARED:
@@ -122,7 +122,7 @@ class Program:
                 n.pair.data.sure &= n.persistent
 
     def ran(self, roots: list[Node], clear_buffer: bool = False, clear_no_need_grad: bool = False) -> None:
-        """Records a forward run."""
+        """Records in the tape what a forward run of `roots` computes and clears."""
         above = list({n: None for r in roots for n in r.functions()})
         for n in above:
             n.compute()
@@ -133,14 +133,14 @@ class Program:
             r.pair.data.sure = True
 
     def stopped(self, roots: list[Node]) -> None:
-        """Records a run that was interrupted."""
+        """Records in the tape that a run of `roots` was interrupted: its values are unknown."""
         for n in {n: None for r in roots for n in r.functions()}:
             n.kept, n.seen = frozenset(), None
             if n.op not in SHARED:
                 n.pair.data.forget()
 
     def went_back(self, root: Node, start: np.ndarray, clear_buffer: bool) -> None:
-        """Records a backward run."""
+        """Records in the tape the gradients that a backward run from `root` adds, and what it clears."""
         for n, g in root.gradients(start).items():
             if n.op is None:
                 n.pair.grad.write(n.pair.grad.value + g) if n.pair.grad.known else None
@@ -178,7 +178,9 @@ class Program:
     # Checking.
 
     def check(self, how: str) -> None:
-        """Compares all readable values: through NumPy views, or by a function of the array, which leaves no view."""
+        """Compares all readable values: through NumPy views if `how` is "eyes", else by a function, which leaves no
+        view.
+        """
         with nn.context_scope(self.context):
             for view, memory, epoch in self.views:
                 if memory.known and memory.epoch == epoch:
@@ -192,7 +194,7 @@ class Program:
                         self.look(n.variable.grad, n.pair.grad, how, f"gradient of {i}: {n.op}")
 
     def look(self, array: nn.NdArray, memory: Memory, how: str, what: str) -> None:
-        """Compares one array with the tape."""
+        """Compares one array of the library with its record."""
         try:
             got = np.array(array.data if how == "eyes" else F.identity(array).data)
         except nn.ClearedError:

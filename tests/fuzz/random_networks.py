@@ -35,26 +35,33 @@ class Scaled(F.PythonFunction):
     """A user's function that doubles its input, with a right declaration of what its gradient reads."""
 
     def min_outputs(self) -> int:
+        """Declares one output."""
         return 1
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """Declares that no gradient reads an input."""
         return False
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        """Computes the output."""
         outputs[0].d = inputs[0].d * 2
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if propagate_down[0]:
             g = outputs[0].g * 2
             inputs[0].g = inputs[0].g + g if accum[0] else g
 
     def grad_impl(self, graph_inputs: Any, inputs: Any, outputs: Any) -> None:
+        """Has no graph rule."""
         raise NotImplementedError
 
 
@@ -62,6 +69,7 @@ class Lying(Scaled):
     """A user's function with a wrong declaration: its gradient reads the input, but is declared not to."""
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if propagate_down[0]:
             g = outputs[0].g * (2 + 0 * inputs[0].d)
             inputs[0].g = inputs[0].g + g if accum[0] else g
@@ -288,7 +296,7 @@ def _concatenated_slices(net: Network, shape: tuple[int, ...], choose: random.Ra
 
 
 def _vectors_to_images(net: Network, shape: tuple[int, ...], choose: random.Random) -> tuple[int, ...]:
-    """Adds a reshape of vectors to images with one column."""
+    """Adds a reshape of vectors to images of one channel and one column."""
     net.add("image", lambda x, w, s: F.reshape(x, (shape[0], 1, shape[1], 1)))
     return (shape[0], 1, shape[1], 1)
 

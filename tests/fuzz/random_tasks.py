@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scopes:
-    """The scopes that a task is in, and so must observe."""
+    """The modes that a task has entered, and that it must therefore observe."""
 
     eager: bool = False
     context: str = "float"
@@ -33,7 +33,7 @@ class Scopes:
 
 
 def entered(scopes: Scopes, choose: random.Random) -> tuple[AbstractContextManager[Any], Scopes]:
-    """Returns a random scope to enter, and the scopes to observe within it."""
+    """Returns a random scope to enter, and the modes that a task must observe within it."""
     kind = choose.choice(["eager", "context", "recompute", "no_grad", "path"])
     if kind == "eager":
         on = choose.random() < 0.5
@@ -51,7 +51,7 @@ def entered(scopes: Scopes, choose: random.Random) -> tuple[AbstractContextManag
 
 
 class Seen:
-    """Checks the observed scopes of tasks, and records parameter scopes by path."""
+    """Checks that a task observes its own modes, and remembers the parameter scope of each path."""
 
     def __init__(self) -> None:
         self._scopes: dict[tuple[str, ...], Any] = {(): nn.get_current_parameter_scope()}

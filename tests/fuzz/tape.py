@@ -26,21 +26,27 @@ class ShiftedSquare(F.PythonFunction):
     """A user's function: half the square of `x - 0.5`."""
 
     def min_outputs(self) -> int:
+        """Declares one output."""
         return 1
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """Declares that the gradients read the inputs."""
         return True
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        """Computes the output."""
         outputs[0].d = squared(inputs[0].d.astype(np.float64))
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if propagate_down[0]:
             g = outputs[0].g * (inputs[0].d - 0.5)
             inputs[0].g = inputs[0].g + g if accum[0] else g
@@ -139,7 +145,7 @@ def first_row_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def picked_backward(gy: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Returns the gradient of `picked`."""
+    """Returns the gradient of `picked`, which selects columns 2, 0 and 2."""
     gx = np.zeros_like(x)
     np.add.at(gx, (slice(None), [2, 0, 2]), gy)
     return (gx,)
@@ -223,7 +229,7 @@ BEGINNINGS = itertools.count(0, 1_000_000)
 
 
 class Memory:
-    """An array: its values if they are known, and if reading it must succeed."""
+    """The record of an array. `known`: the values are known. `sure`: reading them must succeed."""
 
     def __init__(self, value: np.ndarray, known: bool = True, part_of: Memory | None = None) -> None:
         self.value = value if part_of is not None else np.array(value, np.float64)
@@ -241,7 +247,7 @@ class Memory:
         self.known = self.sure = True
 
     def zero(self) -> None:
-        """Zeroes lazily: views made before may not show the zeros."""
+        """Records a lazy zeroing: NumPy views made before it may not show the zeros."""
         self.write(0)
         self.epoch += 1
 
@@ -252,7 +258,7 @@ class Memory:
 
 
 class Pair:
-    """Values and gradient, which several variables may share."""
+    """The records of an array and of its gradient, which several variables may share."""
 
     def __init__(self, value: np.ndarray, known: bool = True) -> None:
         self.data = Memory(value, known)
@@ -291,19 +297,19 @@ class Node:
         return list(found)
 
     def functions(self) -> Iterator[Node]:
-        """Yields the computed nodes among these."""
+        """Yields the computed nodes among this node and all that it depends on."""
         return (node for node in self.above() if node.op is not None)
 
     def leaves(self) -> Iterator[Node]:
-        """Yields the leaves among these."""
+        """Yields the leaves that this node depends on."""
         return (node for node in self.above() if node.op is None)
 
     def versions(self) -> tuple[int, ...]:
-        """Returns the current versions of the inputs and of this node."""
+        """Returns how often the values of the inputs and of this node have changed."""
         return tuple(x.pair.data.root.version for x in (*self.inputs, self))
 
     def wanted(self) -> dict[Node, bool]:
-        """Returns, for each of these nodes, if it takes part in differentiation."""
+        """Returns, for this node and all that it depends on, if a gradient flows to it."""
         takes_part: dict[Node, bool] = {}
         for node in self.above():
             follows = any(takes_part[x] for x in node.inputs)
@@ -330,16 +336,18 @@ class Node:
         self.read = self.seen[:-1]
 
     def is_fresh(self) -> bool:
-        """True if no value above has changed since the last run."""
+        """True if no value that this node depends on has changed since the last run."""
         return all(n.seen == n.versions() for n in self.functions())
 
     def is_ready(self) -> bool:
-        """True if a backward run must find all values that it reads."""
+        """True if a backward run from here must succeed: all values that it reads are computed and unchanged."""
         kept = all(n.kept is None or self in n.kept for n in self.functions())
         return self.is_fresh() and kept and all(x.pair.grad.sure for x in self.leaves())
 
     def gradients(self, start: np.ndarray, hooked: bool = True) -> dict[Node, np.ndarray]:
-        """Returns the gradients of the nodes that take part. `nn.grad` calls no hooks."""
+        """Returns the gradients of the nodes that take part, from the gradient `start` of this node. Applies hooks if
+        `hooked`.
+        """
         wanted = self.wanted()
         found = {self: start}
         for node in reversed(self.above()):
@@ -357,7 +365,7 @@ class Node:
 
 
 def tangled(inputs: Sequence[Node]) -> bool:
-    """True if a node above is both a leaf and written by a function. Results then depend on the order."""
+    """True if an array is both a leaf and written by a function, so that results depend on the order of functions."""
     above = {n for x in inputs for n in x.above()}
     written = [n.pair.data.root for n in above if n.op is not None and n.op not in SHARED]
     leaves = {n.pair.data.root for n in above if n.op is None}

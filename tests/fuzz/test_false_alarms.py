@@ -115,7 +115,7 @@ class Program:
             self.with_graph(name, self.computed())
 
     def with_graph(self, name: str, y: Any) -> None:
-        """Does a step that runs or differentiates the graph."""
+        """Runs the graph or differentiates it, as the name of the step says."""
         if name == "run":
             y.forward(function_post_hook=self.note)
         elif name == "clear":

@@ -62,7 +62,7 @@ def build(nodes, flags=None, at_once=False):
 
 
 def kept(nodes, made, flags):
-    """Returns the variables that the program still holds: leaves, the last one, and drawn ones."""
+    """Removes the variables that the program does not hold from `made`. Returns the other ones."""
     held = [n for i, n in enumerate(nodes) if i in flags["held"] or n.op is None or n is nodes[-1]]
     chosen = {node: made[node] for node in held}
     made.clear()
@@ -79,6 +79,7 @@ def leaf_gradients_are(nodes, variables, expected, times=1):
 @QUICK
 @given(graphs(), flags, st.booleans(), st.booleans())
 def test_values_and_gradients(nodes, flags, clear_no_need_grad, clear_buffer):
+    """Values and gradients of random graphs match the NumPy model, in two runs and with clearing."""
     with nn.context_scope(DOUBLE):
         end = nodes[-1]
         variables = kept(nodes, build(nodes, flags), flags)
@@ -101,6 +102,7 @@ def test_values_and_gradients(nodes, flags, clear_no_need_grad, clear_buffer):
 @QUICK
 @given(graphs(), flags)
 def test_forward_that_clears_all(nodes, flags):
+    """`forward(clear_buffer=True)` of random graphs returns the right value."""
     with nn.context_scope(DOUBLE):
         variables = kept(nodes, build(nodes, flags), flags)
         variables[nodes[-1]].forward(clear_buffer=True)

@@ -43,6 +43,7 @@ def test_any_budget(nodes, flags, parts):
 @QUICK
 @given(graphs(), st.sets(st.integers(0, 25)), st.booleans())
 def test_any_function_may_forget(nodes, forgetting, at_once):
+    """Any functions of a random graph may run in a `forget` segment, statically and eagerly."""
     with nn.context_scope(DOUBLE):
         made = {}
         for i, node in enumerate(nodes):

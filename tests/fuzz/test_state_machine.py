@@ -60,6 +60,7 @@ TestMachine.settings = settings(
 
 @pytest.mark.parametrize("block", range(6))
 def test_random_programs(block):
+    """Fifty random programs of a block of seeds read what the record says."""
     for seed in range(50 * block, 50 * block + 50):
         try:
             play(seed)

@@ -42,7 +42,7 @@ def constant(values: Any) -> nn.Variable:
 
 
 def lstm(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any) -> Any:
-    """Two steps of an LSTM."""
+    """Two steps of an LSTM on the same input."""
     for _ in range(2):
         i, f, o, g = F.split(F.reshape(F.affine(x, w) + F.affine(h, u) + b, (3, 4, 4)), axis=1)
         c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
@@ -123,7 +123,7 @@ class Net:
 
 
 def numbers(*arrays: Any) -> list[Any]:
-    """Returns copies of arrays."""
+    """Returns copies of the values of these arrays."""
     return [np.array(a.get_data("r")) for a in arrays]
 
 
@@ -131,13 +131,13 @@ def numbers(*arrays: Any) -> list[Any]:
 
 
 def forward(net: Net) -> list[Any]:
-    """Static forward run."""
+    """Runs a static graph forward. Returns copies of the loss."""
     net.loss.forward()
     return numbers(net.loss.data)
 
 
 def clearing(net: Net) -> list[Any]:
-    """Static training step with cleared buffers."""
+    """Runs a static training step that clears values. Returns copies of loss and gradients."""
     net.loss.forward(clear_no_need_grad=True)
     wanted = [x for x in net.leaves if x.need_grad]
     if not wanted:
@@ -149,7 +149,7 @@ def clearing(net: Net) -> list[Any]:
 
 
 def predicting(net: Net) -> list[Any]:
-    """Inference without gradients, in a new graph."""
+    """Builds a graph without gradients and runs it. Returns a copy of the loss."""
     with nn.no_grad():
         y = net.build()
         y.forward()
@@ -157,14 +157,14 @@ def predicting(net: Net) -> list[Any]:
 
 
 def at_once(net: Net) -> list[Any]:
-    """Eager run."""
+    """Builds the network eagerly. Returns a copy of the loss."""
     with nn.auto_forward():
         y = net.build()
     return numbers(y.data)
 
 
 def differentiating(net: Net) -> list[Any]:
-    """Gradients by `autodiff.grad`."""
+    """Runs forward and `autodiff.grad`. Returns copies of loss and gradients."""
     net.loss.forward()
     wanted = [x for x in net.leaves if x.need_grad]
     found = autodiff.grad(net.loss, wanted, allow_unused=True) if wanted else ()
@@ -172,7 +172,7 @@ def differentiating(net: Net) -> list[Any]:
 
 
 def without_graph(net: Net) -> list[Any]:
-    """Eager run without gradients."""
+    """Builds the network eagerly and without gradients. Returns a copy of the loss."""
     with nn.auto_forward(), nn.no_grad():
         y = net.build()
     return numbers(y.data)
@@ -185,10 +185,10 @@ RUNS = [forward, clearing, predicting, at_once, differentiating, without_graph]
 
 
 def dropped(view: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
-    """Writes through a view that exists during one run and is dropped before the next."""
+    """Returns a way to write: takes a NumPy view of the array, runs, writes through the view and drops it."""
 
     def write(array: Any, new: Any, run: Callable[[], Any]) -> None:
-        """Takes a view before a run, writes through it, and drops it."""
+        """Takes a view, runs, writes `new` through the view, and drops it."""
         seen = view(array)
         run()
         seen[...] = new
@@ -197,7 +197,7 @@ def dropped(view: Callable[[Any], Any]) -> Callable[[Any, Any, Any], None]:
 
 
 def parts(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """Writes through views of two parts."""
+    """Writes through NumPy views of the array's two halves, which are made before the run."""
     half = new.shape[0] // 2
     views = [array.narrow(0, 0, half).data, array.narrow(0, half, new.shape[0] - half).data]
     run()
@@ -205,14 +205,14 @@ def parts(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def address(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """Writes by address."""
+    """Writes to the address of the elements, which is taken before the run."""
     place = array.data_ptr(new.dtype)
     run()
     ctypes.memmove(place, np.ascontiguousarray(new).ctypes.data, new.nbytes)
 
 
 def borrowed(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """Writes to borrowed memory."""
+    """Gives the array NumPy memory by DLPack, runs, and writes to that memory."""
     own = np.zeros_like(new)
     from_dlpack(own, array)
     run()
@@ -220,7 +220,7 @@ def borrowed(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def between(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """Writes through a view that exists between runs only."""
+    """Writes `new` through views that are made and dropped between runs."""
     array.data[...] = new
     run()
     array.data[...] = new[::-1]
@@ -237,13 +237,13 @@ def in_steps(array: Any, new: Any, run: Callable[[], Any]) -> None:
 
 
 def assigned(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """Assigns the values."""
+    """Assigns `new` to the array, and runs."""
     array.data = new
     run()
 
 
 def by_bytes(array: Any, new: Any, run: Callable[[], Any]) -> None:
-    """Writes through a view of bytes."""
+    """Writes through a view of the elements as bytes, which is made before the run."""
     view = memoryview(array.data.view(np.uint8)).cast("B")
     run()
     view[:] = np.ascontiguousarray(new).tobytes()
@@ -276,14 +276,14 @@ class Combination(NamedTuple):
 
 
 def fits(kind: str, network: str, leaf: int, write: str) -> bool:
-    """True if the write is possible. A single row cannot be halved, and NumPy cannot lend bfloat16."""
+    """True if the write is possible: a single row has no halves, and DLPack cannot pass NumPy's bfloat16."""
     return not (write == "parts" and NETWORKS[network][0][leaf][0] < 2) and (
         write != "borrowed" or TYPES[kind][0] is not ml_dtypes.bfloat16
     )
 
 
 def combinations(kinds: Sequence[str] = tuple(TYPES)) -> Iterator[Combination]:
-    """Yields all combinations."""
+    """Yields all combinations of networks, leaves, writes and runs for these types."""
     for kind, (network, (shapes, _)) in itertools.product(kinds, NETWORKS.items()):
         for leaf, write, run in itertools.product(range(len(shapes)), WRITES, range(len(RUNS))):
             if fits(kind, network, leaf, write):

@@ -26,25 +26,32 @@ class Counted(PythonFunction):
 
     @property
     def name(self):
+        """The name of the function in graphs."""
         return "Counted"
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Copies the input, and counts the run."""
         self.runs += 1
         outputs[0].d = inputs[0].d
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g + (inputs[0].g if accum[0] else 0)
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
 
@@ -57,7 +64,7 @@ def built(name):
 
 
 def expected(name, leaves, mask):
-    """Returns the value and the gradients if only the inputs chosen by `mask` take part."""
+    """Returns the value and the gradients of `name` if only the inputs that `mask` selects take part."""
     chosen = [x.d.copy() for x, is_chosen in zip(leaves, mask, strict=True) if is_chosen]
     y = REDUCE[name](chosen, axis=0)
     parts = zip(leaves, mask, strict=False)
@@ -87,6 +94,7 @@ def test_inputs_that_are_set_aside_do_not_count_and_do_not_run(name, clear):
 
 @pytest.mark.parametrize("name", REDUCE)
 def test_other_derivatives_go_without_them_too(name):
+    """`autodiff.grad` leaves masked inputs out."""
     leaves, _, _, y = built(name)
     mask = [True, False, True]
     y.parent.set_active_input_mask(mask)
@@ -99,6 +107,7 @@ def test_other_derivatives_go_without_them_too(name):
 
 @pytest.mark.parametrize("name", REDUCE)
 def test_masks_in_eager_mode_and_in_nn_grad(name):
+    """`nn.grad` leaves masked inputs out."""
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([True, False, True])
@@ -128,6 +137,7 @@ def test_direct_calls_take_all_inputs(name):
 
 
 def test_what_is_refused():
+    """Masks of another length or without an active input, and other functions, are refused."""
     leaves = [leaf(1, 2), leaf(3, 4)]
     y = F.add_n(*leaves)
     for mask in ([True], [True] * 3, [False, False]):

@@ -11,13 +11,15 @@ from kinnor.utils.dlpack import from_dlpack
 
 
 def arrays(row):
-    """Returns the inputs as arrays. Real numbers are float32, so that an output can alias them."""
+    """Returns the inputs of a row as arrays. Real numbers become float32, the compute type, so that an output can alias
+    them.
+    """
     kept = [x if x is None or x.dtype.kind != "f" else x.astype(np.float32) for x in row.inputs]
     return [x if x is None else nn.NdArray.from_numpy_array(x) for x in kept]
 
 
 def apply(row, xs, outputs=None):
-    """Runs the operation itself and returns its outputs."""
+    """Runs the operation of a row on arrays, into `outputs` if given. Returns its outputs."""
     given = {} if outputs is None else {"outputs": outputs}
     y = getattr(_core.functions, row.name)(*xs, **row.args, **given)
     return y if isinstance(y, tuple) else (y,)
@@ -34,7 +36,7 @@ def keeps_its_inputs(row):
 
 
 def pairs(row, expected):
-    """Yields the pairs of outputs and inputs that can alias."""
+    """Yields the pairs (output number, input number) that can share memory."""
     for o, y in enumerate(expected):
         for i, x in enumerate(row.inputs):
             if x is not None and x.dtype.kind == "f" and x.size == y.size > 1 and y.dtype.kind == "f":
@@ -101,12 +103,14 @@ A = np.random.RandomState(0).randn(70, 70).astype(np.float32)
 )
 @pytest.mark.parametrize("row", [0, 1, -1])
 def test_in_place_operators_of_an_array_and_a_part_of_it(size, operate, expected, row):
+    """In-place operators of an array and a part of itself use the old values of the part."""
     a = nn.NdArray.from_numpy_array(A[:size, :size])
     operate(a, a.narrow(0, row % size, 1))
     np.testing.assert_allclose(a.data, expected(A[:size, :size], A[:size, :size][[row]]), 1e-6)
 
 
 def test_a_part_may_be_written_from_the_whole():
+    """A sum over an array may be written to a row of it."""
     a = nn.NdArray.from_numpy_array(A)
     F.sum(a, axis=0, keepdims=True, outputs=[a.narrow(0, 3, 1)])
     np.testing.assert_allclose(a.data[3], A.sum(0), 1e-4, 1e-5)
@@ -179,25 +183,32 @@ def test_a_users_function_may_write_where_it_reads():
 
         @property
         def name(self):
+            """The name of the function in graphs."""
             return "Reversed"
 
         def min_outputs(self):
+            """Declares one output."""
             return 1
 
         def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
             outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
+            """Writes element by element, so that an output in the memory of the input would be wrong."""
             for i in range(len(inputs[0].d)):
                 outputs[0].d[i] = inputs[0].d[-1 - i]
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
+            """Is never called."""
             raise NotImplementedError
 
         def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
             return False
 
         def grad_depends_input_data(self, i, j):
+            """Declares that no gradient reads an input."""
             return False
 
     a = nn.NdArray.from_numpy_array(np.arange(5, dtype=np.float32))

@@ -39,6 +39,7 @@ def test_copy_from_itself_in_another_type_reads_the_old_values():
 
 
 def test_any_byte_but_zero_is_true():
+    """In a boolean array of NumPy, any byte except zero counts as true."""
     given = np.array([2, 3, 255, 0, 1], np.uint8).view(bool)
     x = nn.NdArray.from_numpy_array(given)
     assert F.sum(x).data == 4
@@ -155,6 +156,7 @@ def test_reading_is_not_a_write():
 
 
 def test_one_element_is_a_number():
+    """`item` and `float` return the number of an array of one element, and refuse others."""
     for x in (variable(2.5), variable([[2.5]]), array(2.5), array([2.5])):
         assert x.item() == 2.5
         assert float(x) == 2.5
@@ -225,15 +227,18 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
             self.values = np.arange(3, dtype=np.float32)
 
         def __dlpack__(self):
+            """Exports the memory as a capsule that records when it is freed."""
             return self.values.view(Lent).__dlpack__()
 
         def __dlpack_device__(self):
+            """Returns the device: the CPU."""
             return (1, 0)
 
     class Lent(np.ndarray):
         """An array that records its deletion."""
 
         def __del__(self):
+            """Records the deletion."""
             returned.append(True)
 
     a = from_dlpack(Owner())
@@ -274,6 +279,7 @@ def test_memory_that_cannot_be_shared_is_copied():
 
 
 def test_dlpack_in_the_form_of_nnabla():
+    """NNabla's `to_dlpack` and `from_dlpack` share memory. A capsule can be used once."""
     a = array([1, 2], np.float64)
     capsule = to_dlpack(a, np.float32)
     assert a.dtype == np.float32

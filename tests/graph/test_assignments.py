@@ -116,7 +116,7 @@ def starts(seed):
 
 
 def in_kinnor(seed, how):
-    """Returns the values of a program and the gradients of their sum."""
+    """Runs program number `seed` in mode `how`. Returns its values and the gradients of their sum."""
     at = starts(seed)
     x, w = (nn.Variable.from_numpy_array(start, need_grad=True) for start in at[0])
     with nn.context_scope(DOUBLE), nn.auto_forward(how == "dynamic"):

@@ -11,6 +11,7 @@ import kinnor.functions as F
 
 
 def test_values_that_a_forward_run_cleared():
+    """A backward run is refused if a forward run cleared a value that it reads."""
     x = leaf(0.5, 1)
     y = F.sum(F.exp(F.exp(x)))
     y.forward(clear_buffer=True)
@@ -23,6 +24,7 @@ def test_values_that_a_forward_run_cleared():
 
 
 def test_values_that_a_backward_run_cleared():
+    """A second backward run is refused if the first one cleared a value that it reads."""
     x = leaf(0.5, 1)
     y = F.sum(F.exp(F.exp(x)))
     y.forward(clear_no_need_grad=True)
@@ -52,6 +54,7 @@ def test_gradients_of_new_variables_are_zero():
 
 
 def test_setting_a_gradient():
+    """An assigned gradient array is shared; assigning None zeroes a new one."""
     x = leaf(1, 2)
     shared = nn.NdArray.from_numpy_array(np.array([3, 4], np.float64))
     x.grad = shared
@@ -67,6 +70,7 @@ def test_setting_a_gradient():
 
 
 def test_masks_of_bool_fill_may_be_arrays():
+    """The mask of `bool_fill_` may be an `NdArray`."""
     x, mask = nn.Variable.from_numpy_array(np.zeros(3, np.float32)), np.array([1, 0, 1])
     y = x.bool_fill_(nn.NdArray.from_numpy_array(mask), 5)
     assert type(y) is nn.Variable and y != x
@@ -75,6 +79,7 @@ def test_masks_of_bool_fill_may_be_arrays():
 
 
 def test_shapes_that_change_are_set_up_again():
+    """A graph whose leaf changed its shape is set up again by the next forward run."""
     x = leaf(1, 2)
     y = F.sum(x * x)
     y.forward()
@@ -86,6 +91,7 @@ def test_shapes_that_change_are_set_up_again():
 
 
 def test_other_outputs_get_zeros():
+    """The other outputs of a function count as zero gradients, whatever their `.g` says."""
     x = leaf(1, 2)
     first, second = F.split(x, axis=0)
     first.forward()
@@ -96,6 +102,7 @@ def test_other_outputs_get_zeros():
 
 
 def test_modes_of_other_threads():
+    """Modes of one thread do not apply in other threads."""
     seen = []
 
     def look():

@@ -37,6 +37,7 @@ def test_a_returned_gradient_replaces_the_gradient():
 
 
 def test_they_are_registered_and_removed_between_runs():
+    """Hooks that are registered or removed between runs take effect in the next run."""
     x, w = leaf(1, 2), leaf(3, 4)
     h = x * w
     y = run(F.sum(h))
@@ -86,6 +87,7 @@ def test_hooks_skip_outputs_without_contributions():
 
 
 def test_runs_that_clear():
+    """Hooks are called in backward runs that clear values."""
     x = leaf(1, 2)
     h = x * x
     h.register_hook(lambda g: g * 2)
@@ -105,6 +107,7 @@ def test_retained_gradients_are_not_cleared():
 
 
 def test_hooks_after_accumulation():
+    """A hook on accumulation is called with the leaf once in each run, after other hooks."""
     x, w = leaf(1, 2), leaf(3, 4)
     seen = []
     x.register_post_accumulate_grad_hook(lambda v: seen.append((v == x, v.g.tolist())))
@@ -141,6 +144,7 @@ def test_a_solver_may_step_in_a_hook():
 )
 @pytest.mark.parametrize("on_leaf", [False, True])
 def test_hooks_that_fail(hook, error, words, on_leaf):
+    """An exception in a hook ends the run. No gradient changes, and the next run is right."""
     x = leaf(1, 2)
     h = x * x
     handle = (x if on_leaf else h).register_hook(hook)
@@ -179,6 +183,7 @@ def test_a_result_under_no_gradient_is_overwritten():
 
 
 def test_hooks_under_a_memory_budget(mode):
+    """Hooks may replace gradients under a memory budget."""
     if mode == "dynamic":
         return
     x = leaf(*np.linspace(-1, 1, 1000))

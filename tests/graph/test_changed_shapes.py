@@ -17,14 +17,14 @@ AGAIN = r"run forward\(\) again|call forward\(\) first"
 
 
 def world():
-    """Returns a leaf, an intermediate result and a loss."""
+    """Returns the leaf, an intermediate result and the loss of a small graph."""
     x = nn.Variable.from_numpy_array(np.ones(N, np.float32), need_grad=True)
     h = F.tanh(F.exp(x))
     return x, h, F.sum(F.sin(h))
 
 
 def loss(x):
-    """The loss of `world` in NumPy."""
+    """Returns the loss of `world` for the leaf's values `x`, in NumPy."""
     return np.sin(np.tanh(np.exp(np.asarray(x, np.float64)))).sum()
 
 
@@ -87,6 +87,7 @@ def test_the_error_names_the_changed_array():
 
 
 def test_dynamic_graphs_refuse():
+    """Backward of an eager graph is refused after a shape has changed."""
     for change in (lambda x, h: x, lambda x, h: h, lambda x, h: x.get_unlinked_variable()):
         for differentiate in (lambda y: y.backward(), autodiff.backward):
             with nn.auto_forward():
@@ -97,6 +98,7 @@ def test_dynamic_graphs_refuse():
 
 
 def test_under_a_budget_and_with_values_to_compute_again():
+    """Changed shapes are refused and set up again, also with a budget and with recomputation."""
     x, _, y = world()
     y.forward(memory_budget=1 << 30)
     x.reset_shape((4,), True)
@@ -142,6 +144,7 @@ def test_several_ends():
 
 
 def test_a_graph_of_gradients():
+    """A gradient graph computes the same result after a shape was changed by the program."""
     x, h, y = world()
     (g,) = nn.grad([y], [x])
     g.forward()
@@ -212,6 +215,7 @@ def test_hooks_of_forward(size, warm):
 @pytest.mark.parametrize("size", [1, 2 * N])
 @pytest.mark.parametrize("which", ["x", "h"])
 def test_hooks_of_backward(which, size):
+    """A hook that changes a shape during a backward run makes the run raise."""
     x, h, y = world()
     y.forward()
     v = {"x": x, "h": h}[which]
@@ -233,6 +237,7 @@ def test_hooks_of_backward(which, size):
 
 
 def test_hooks_on_gradients():
+    """A gradient hook that changes a leaf's shape makes the run raise, and the gradient is zero."""
     for v_of in (lambda x, h: x, lambda x, h: h):
         for differentiate in (lambda y: y.backward(), autodiff.backward):
             x, h, y = world()
@@ -245,7 +250,7 @@ def test_hooks_on_gradients():
 
 
 def few_rows():
-    """Returns the first rows of every operation."""
+    """Yields the first rows of every operation in the table."""
     seen = collections.Counter()
     for row in all_rows():
         seen[row.name] += 1

@@ -80,6 +80,7 @@ def test_integers_that_were_cleared_are_an_error_to_read(name, at_once):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_no_integers_at_all_and_writes_are_no_error(dtype):
+    """Cleared integer arrays can be written. Empty ones can also be read."""
     v = nn.Variable.from_numpy_array(np.zeros((0, 2), dtype))
     v.data.clear()
     assert v.d.shape == (0, 2)

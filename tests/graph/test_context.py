@@ -36,6 +36,7 @@ def test_attributes():
 
 @pytest.mark.parametrize("backend", [3, [], [1], ["cpu:float", None]])
 def test_bad_backends(backend):
+    """A context refuses backends that are not lists of names."""
     with pytest.raises(TypeError, match="expected `backend` to be a list of names"):
         nn.Context(backend)
 
@@ -122,6 +123,7 @@ def test_extensions():
     ],
 )
 def test_contexts_of_extensions(type_config, backend):
+    """`get_extension_context` returns a context by type name, and refuses unknown types."""
     context = ext_utils.get_extension_context("cpu", device_id="0", type_config=type_config)
     assert (context.backend, context.array_class, context.device_id) == (backend, "CpuCachedArray", "")
     assert context.compute_type == type_config

@@ -49,6 +49,7 @@ BASES = {
 @pytest.mark.parametrize(("given", "named"), OWN)
 @pytest.mark.parametrize("calls", [True, False])
 def test_own_arguments_are_taken(name, given, named, calls):
+    """Derived classes of each public class may have other constructor arguments."""
     base, its, its_named = BASES[name]
     made = derived(base, *its, calls=calls, **its_named)(*given, **named)
     assert isinstance(made, base)
@@ -210,6 +211,7 @@ def test_a_context_without_a_base_constructor_call_reports_it():
 
 
 def test_functions_are_made_by_calls():
+    """`Function` and `Solver` of the core cannot be constructed without their name."""
     with pytest.raises(TypeError, match=r"Function: expected a call of kinnor.functions"):
         _core.Function()
     with pytest.raises(nn.ParameterError, match=r"Solver: expected the name of a solver, got no argument"):

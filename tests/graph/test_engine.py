@@ -75,9 +75,11 @@ def test_callbacks_follow_the_backward_run() -> None:
         """Records the functions that a backward run completes, and its end."""
 
         def on_finish_function_backward(self, f: Any) -> None:
+            """Records the function's name."""
             seen.append(f.name)
 
         def on_finish_backward(self) -> None:
+            """Records the end of the run."""
             seen.append("end")
 
     x = leaf_of([1.0])
@@ -90,6 +92,7 @@ def test_callbacks_follow_the_backward_run() -> None:
 
 
 def test_the_seed_of_a_backward_run() -> None:
+    """The initial gradient is ones, the array `grad`, or the variable's own gradient if None is given."""
     x = leaf_of([1.0, 2.0])
     y = x * 3
     y.forward()
@@ -220,6 +223,7 @@ def test_partial_results_of_a_failed_function_are_cleared() -> None:
 
 
 def test_two_losses_over_one_trunk_with_clearing() -> None:
+    """Two clearing backward runs over a shared trunk give right gradients."""
     x = leaf_of([0.3])
     h = F.tanh(x)
     a, b = F.exp(h), F.sin(h)
@@ -239,38 +243,46 @@ class Scale(PythonFunction):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
+        """The name of the function in graphs."""
         return "Scale"
 
     def min_outputs(self) -> int:
+        """Declares one output."""
         return 1
 
     def step(self, name: str) -> None:
-        """Raises if `fail` names this method."""
+        """Raises `Custom` if `fail` names this method."""
         if self.fail == name:
             raise Custom(name)
 
     def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Gives the output the shape of the input. May raise."""
         self.step("setup")
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        """Computes `k x`. May raise."""
         self.step("forward")
         outputs[0].d = self.k * inputs[0].d
 
     def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         self.step("backward")
         if propagate_down[0]:
             g = self.k * outputs[0].g
             inputs[0].g = inputs[0].g + g if accum[0] else g
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """Declares that no gradient reads an input."""
         return False
 
 
 def test_a_users_own_function() -> None:
+    """A function of a user works in static, eager and array calls, and after a changed shape."""
     x = leaf_of([1.0, 2.0])
     y = F.sum(Scale(3.0)(x * 2))
     y.forward()
@@ -380,6 +392,7 @@ def test_deep_copies_share_nothing():
 
 
 def test_a_parent_that_is_restored():
+    """A variable that was cut off its function can get the function back."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
     h = F.sin(x)
     y = F.sum(F.exp(h))

@@ -41,6 +41,7 @@ def test_another_number_of_inputs_is_refused(n):
 
 
 def test_a_list_and_inputs_left_out_are_counted():
+    """A function handle accepts as many inputs as its function allows."""
     joined = F.concatenate(ones(2), ones(2), axis=0).parent
     assert joined(ones(1), ones(2), ones(3)).shape == (6,)
     with pytest.raises(TypeError, match="expected 1 inputs, got 0"):
@@ -190,6 +191,7 @@ def test_a_direct_recomputation_draws_the_numbers_of_the_later_run():
 
 
 def test_a_graph_run_directly_counts_as_run():
+    """After all functions have run by direct calls, backward is accepted."""
     x = sample(4, 6)
     y = F.sum(F.max(x, axis=1))
     for shape in ((4, 6), (3, 2)):
@@ -236,7 +238,7 @@ def test_no_direct_run_during_a_run_of_another_thread():
     failures = []
 
     def run():
-        """Runs the graph in a loop and records refused runs."""
+        """Runs the graph in a loop, and counts the runs that are refused."""
         try:
             for _ in range(60):
                 try:
@@ -266,6 +268,7 @@ def test_no_direct_run_during_a_run_of_another_thread():
 
 
 def test_an_output_that_is_an_input():
+    """An input may be the output of a direct call if the shapes are equal. Two outputs may not be one variable."""
     for make, shape in (
         (lambda x: F.sum(x, axis=1), (10, 10)),
         (lambda x: F.broadcast(x, (100, 100)), (1, 1)),

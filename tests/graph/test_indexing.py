@@ -103,6 +103,7 @@ def test_values_broadcast_to_the_part(kind):
 
 @KINDS
 def test_scalars_and_empty_arrays(kind):
+    """Arrays without axes and without elements are indexed and assigned as in NumPy."""
     with nn.auto_forward():
         scalar = kind.from_numpy_array(np.float32(3.0))
         assert values(scalar[()]) == 3.0
@@ -182,6 +183,7 @@ def test_masks_may_be_arrays_of_the_library():
 
 @pytest.mark.parametrize("key", [np.s_[1:3, 0], np.s_[[1, 2], [0, 0]], np.s_[..., ::-1], np.s_[[0, 2, 0]]])
 def test_gradients_of_parts(key):
+    """The gradient of a part of an array is that of NumPy's indexing."""
     x = nn.Variable.from_numpy_array(example(), need_grad=True)
     y = x[key]
     gy = np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)
@@ -195,6 +197,7 @@ def test_gradients_of_parts(key):
 
 @pytest.mark.parametrize("key", [np.s_[1:3, 0], np.s_[[1, 2], [0, 1]], np.s_[2], np.s_[..., ::-1]])
 def test_gradients_of_assignments(key):
+    """Assignment to a part has the right value, and the right gradients of the array and the assigned value."""
     x = nn.Variable.from_numpy_array(example(), need_grad=True)
     value = nn.Variable.from_numpy_array(-1 - example()[key], need_grad=True)
     y = F.mul_scalar(x, 1.0)
@@ -261,12 +264,14 @@ def test_assigned_values_are_read_before_the_write(dynamic, assign, slope):
 
 @pytest.mark.parametrize("value", [lambda a: a, lambda a: a.view((3,)), lambda a: a.data, lambda a: a.narrow(0, 0, 3)])
 def test_values_that_share_the_memory_of_an_array(value):
+    """An array can be reversed by assigning it to itself."""
     a = nn.NdArray.from_numpy_array(np.array([1.0, 2.0, 3.0]))
     a[::-1] = value(a)
     assert a.data.tolist() == [3.0, 2.0, 1.0]
 
 
 def test_values_that_share_the_memory_of_a_variable():
+    """A variable can be reversed by assigning an unlinked copy of it."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0], np.float32))
     h = x * 1
     h[::-1] = h.get_unlinked_variable()
@@ -424,6 +429,7 @@ def test_an_index_that_is_beyond_the_new_shape_is_refused():
 
 
 def test_gradients_as_graphs_of_parts():
+    """Parts and assignments to parts can be differentiated twice."""
     for key in (np.s_[1:3, 0], np.s_[:, None, ::-1], np.s_[-1], np.s_[::2, 1, 0]):
         with nn.context_scope(nn.Context(["cpu:double"])):
             x = nn.Variable.from_numpy_array(rows(4), need_grad=True)
@@ -446,6 +452,7 @@ def test_gradients_as_graphs_of_parts():
 
 
 def test_an_assignment_from_itself_without_a_graph():
+    """`x[::-1] = x` without a graph reads the old values."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0], np.float32))
     with nn.auto_forward(), nn.no_grad():
         x[::-1] = x

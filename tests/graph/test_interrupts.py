@@ -49,7 +49,7 @@ def _interrupts() -> Iterator[None]:
 
 
 def interrupted(run: Callable[[], None], after: float) -> float:
-    """Interrupts a run after some seconds. Returns the seconds until it ended."""
+    """Sends an interrupt `after` seconds into a run. Returns the seconds from the interrupt to the end of the run."""
     sent = [0.0]
 
     def send() -> None:
@@ -76,7 +76,10 @@ def timed(run: Callable[[], None]) -> float:
 
 
 def long(make: Callable[[int], nn.Variable]) -> tuple[nn.Variable, float]:
-    """Makes a function larger until it takes `LEAST` seconds. Returns it and its time."""
+    """Makes a function with more and more elements until a run takes `LEAST` seconds.
+
+    Returns its output and that time.
+    """
     n = 1
     while True:
         y = make(n)

@@ -39,7 +39,7 @@ KEYS = {
 
 
 def graph(f, key, need_grad):
-    """Builds a graph with an assignment in place. Returns the leaf, the assigned variable and the loss."""
+    """Builds a graph that assigns to `f(leaf)[key]` in place. Returns the leaf, the assigned variable and the loss."""
     a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
     y = f(a)
     y[key] = 0.5
@@ -58,6 +58,7 @@ def gradient(a, z):
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("at_once", [False, True])
 def test_a_part_is_assigned_before_the_gradient_is_needed(name, key, at_once):
+    """An assignment to a part gives the same gradient if `need_grad` is set only after the graph was built."""
     f, key = FUNCTIONS[name], KEYS[key]
     a, y, z = graph(f, key, True)
     expected = gradient(a, z)
@@ -79,6 +80,8 @@ def test_a_part_is_assigned_before_the_gradient_is_needed(name, key, at_once):
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_two_parts_are_assigned(at_once):
+    """The same with two assignments to parts, one after the other."""
+
     def built(need_grad):
         """Builds a graph with two assignments."""
         a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
@@ -143,6 +146,7 @@ def test_functions_that_may_share_memory(inplace):
 
 
 def test_a_hook_on_a_result_whose_inputs_need_a_gradient_only_later():
+    """The hook of a result is called once in each run if the result was a leaf when the hook was registered."""
     x, w = (nn.Variable.from_numpy_array(np.array([v])) for v in (0.5, 2.0))
     h = F.sin(x)
     h.need_grad = True  # a leaf of the gradients, until `x` needs one

@@ -138,7 +138,10 @@ def is_one_of(found, answers):
 
 
 def together(work, n_threads):
-    """Runs `work` in several threads. Returns the errors and wrong results."""
+    """Runs `work(i)` in several threads at the same time.
+
+    Returns their errors and the wrong results that they report.
+    """
     wrong, start = [], threading.Barrier(n_threads)
 
     def run(i):
@@ -209,6 +212,7 @@ def test_parameters_stay_while_another_shape_is_built(tmp_path):
 
 
 def test_calls_that_train_and_calls_that_predict(tmp_path):
+    """Threads that call a model with variables and threads that call it with arrays get the same right results."""
     load = layers(tmp_path)
     x = np.random.default_rng(0).standard_normal((4, WIDTH)).astype(np.float32)
     wanted = [arrays(load()(x))]

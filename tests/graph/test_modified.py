@@ -235,21 +235,27 @@ def test_a_users_function_is_no_change():
         """A user's function that writes through views."""
 
         def min_outputs(self):
+            """Declares one output."""
             return 1
 
         def grad_depends_input_data(self, i, j):
+            """Declares that no gradient reads an input."""
             return False
 
         def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
             return False
 
         def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
             outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
+            """Computes the output."""
             outputs[0].data.data[...] = 2 * inputs[0].data.data
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
+            """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
             inputs[0].grad.data[...] = 2 * outputs[0].grad.data + (inputs[0].grad.data if accum[0] else 0)
 
     x = leaf(1.0, 2.0)

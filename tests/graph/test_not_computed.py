@@ -14,6 +14,7 @@ from kinnor import _core
 
 
 def leaf(values=(1.0, 2.0), need_grad=False):
+    """Returns a leaf with these values."""
     return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
 
 

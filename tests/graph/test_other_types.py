@@ -14,6 +14,7 @@ EACH = 101
 
 
 def test_every_combination_is_there_once():
+    """The list of combinations is complete, and has no duplicates."""
     assert len(set(ALL)) == len(ALL) == 43_938
     assert len([c for c in ALL if c.kind == "float64"]) == 5_556
     assert {(c.kind, c.write, c.run) for c in ALL} >= {

@@ -18,42 +18,50 @@ SAID = "a defect of Kinnor"
 
 
 class Breaking(PythonFunction):
-    """A user's function that doubles its input and panics in the method named by `when`."""
+    """A user's function that doubles its input, and raises the error of a panic in the method that `when` names."""
 
     when = None
 
     @property
     def name(self):
+        """The name of the function in graphs."""
         return "Breaking"
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def breaks(self, when):
-        """Raises if `when` names this method."""
+        """Raises the error of a panic if `when` names this method."""
         if self.when == when:
             raise nn.InternalError(f"on purpose in {when}")
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input. May raise."""
         self.breaks("setup")
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Doubles the input. May raise."""
         self.breaks("forward")
         outputs[0].d = 2 * inputs[0].d
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         self.breaks("backward")
         inputs[0].g = 2 * outputs[0].g + (inputs[0].g if accum[0] else 0)
 
     def gradient_impl(self, x, y, gy, wanted):
+        """Returns the gradient as a graph. May raise."""
         self.breaks("gradient")
         return [gy[0] * 2]
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
 
@@ -86,6 +94,7 @@ def quiet(capfd):
 
 
 def test_the_class():
+    """The error of a panic is a `RuntimeError` that asks for a report."""
     assert issubclass(nn.InternalError, nn.Error)
     assert issubclass(nn.InternalError, RuntimeError)
     error = nn.InternalError("index 3")
@@ -115,6 +124,8 @@ def test_a_graph_runs_again_to_the_same_bits(when, forward, runs):
 
 
 def test_hooks_that_panic():
+    """A panic in a hook is raised, the initial gradient stays, and the graph runs again to the same bits."""
+
     def panics(_):
         """A hook that panics."""
         raise nn.InternalError("in a hook")
@@ -158,6 +169,7 @@ def test_autodiff(create_graph):
 
 
 def test_values_that_are_computed_again():
+    """A panic during recomputation leaves the graph usable."""
     x = nn.Variable.from_numpy_array(np.linspace(0, 1, 6, dtype=np.float32), need_grad=True)
     breaking = Breaking()
     with nn.recompute():
@@ -191,6 +203,7 @@ def test_forward_all_resets_persistent_flags_after_a_panic():
 
 
 def test_a_set_up_that_panics():
+    """A panic while shapes are set up leaves the graph usable."""
     net = Network()
     expected = net.run()
     net.breaking.when = "setup"
@@ -208,6 +221,7 @@ def test_a_method_that_panics_is_caught_by_its_class():
         """An iterable that panics."""
 
         def __iter__(self):
+            """Raises the error of a panic."""
             raise nn.InternalError("in an iterator")
 
     for call in (
@@ -221,10 +235,13 @@ def test_a_method_that_panics_is_caught_by_its_class():
 
 
 def test_an_infinite_gradient():
+    """A graph rule that returns an endless iterator is refused."""
+
     class Endless(Breaking):
         """A function whose gradient is an infinite iterator."""
 
         def gradient_impl(self, x, y, gy, wanted):
+            """Returns the gradient of each input as a graph."""
             return itertools.repeat(None)
 
     x = nn.Variable((2,), need_grad=True)

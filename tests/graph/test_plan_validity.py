@@ -43,21 +43,21 @@ class Net:
 
 
 def made(run: Callable[[], object]) -> int:
-    """Returns how many plans a run makes."""
+    """Calls `run`. Returns how many plans the engine made during it."""
     before = _core.plans_made()
     run()
     return _core.plans_made() - before
 
 
 def eager(*, backward: Callable[[nn.Variable], Any] = nn.Variable.backward) -> None:
-    """Runs and differentiates an eager graph."""
+    """Builds, runs and differentiates an eager graph."""
     with nn.auto_forward():
         y = F.sum(F.tanh(ramp()) * 2)
         backward(y)
 
 
 def elsewhere() -> None:
-    """Does everything that can happen to another static graph."""
+    """Does everything that can happen to another static graph, which must not outdate a plan of this one."""
     other = Net()
     other.step()
     other.w.need_grad = False
@@ -79,7 +79,7 @@ def elsewhere() -> None:
 
 
 def under_a_budget() -> None:
-    """Runs another graph under a memory budget."""
+    """Runs another graph under a memory budget, which must not outdate a plan of this one."""
     other = Net()
     with nn.memory_budget(1 << 20):
         nn.forward_all([other.loss, other.y])

@@ -28,7 +28,7 @@ BINARY = [F.add2, F.sub2, F.mul2, F.maximum2, F.equal]
 
 @contextmanager
 def plan(how: str) -> Iterator[None]:
-    """Sets `nn.config.plan` within a `with` block."""
+    """Sets `nn.config.plan` to `how` within a `with` block."""
     before = nn.config.plan
     nn.config.plan = how
     try:
@@ -92,8 +92,7 @@ class Random:
         return F.dropout(x, 0.3, seed=5)
 
     def with_repeated(self, x: nn.Variable) -> nn.Variable:
-        """Applies a function to an array and a second one that broadcasts: a number, a row, channels or another
-        shape."""
+        """Applies a function to `x` and a second array that broadcasts: a number, a row, channels or another shape."""
         axes = self.rng.integers(x.ndim + 1, size=2)
         start, end = int(axes.min()), int(axes.max())
         shape = [n if start <= i < end else 1 for i, n in enumerate(x.shape)]
@@ -202,7 +201,7 @@ def attempt(f: Any) -> Any:
 
 
 def facts(v: nn.Variable) -> list[Any]:
-    """Returns flags, counts and values of a variable."""
+    """Returns everything that a program can observe of a variable: flags, counts and values."""
     arrays = []
     for array in (v.data, v.grad):
         values = attempt(lambda array=array: None if array.clear_called else array.data.tobytes())
@@ -258,6 +257,7 @@ def test_the_report_lists_fused_and_in_place_functions() -> None:
 
 
 def test_the_report_of_inference() -> None:
+    """`plan_report` of a clearing run lists fused functions, and its peak memory is the measured one."""
     before = nn.memory_stats()["live"]
     h = nn.Variable((64, 512))
     with nn.parameter_scope("foreseen", {}):

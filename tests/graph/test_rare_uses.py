@@ -32,6 +32,7 @@ def test_a_derived_class_may_have_its_own_constructor():
         """A variable with its own constructor."""
 
         def __new__(cls, name):
+            """Makes a variable of a fixed shape."""
             return super().__new__(cls, (2,), need_grad=True)
 
         def __init__(self, name):
@@ -84,6 +85,7 @@ def test_a_recomputed_chain_frees_values_that_no_gradient_reads():
 
 
 def test_softsign_and_tanh_shrink_at_the_ends():
+    """`softsign` and `tanh_shrink` are right for infinities, huge and tiny numbers."""
     x = nn.NdArray.from_numpy_array(np.array([np.inf, -np.inf, 3e38, -3e38, 0, np.nan], np.float32))
     assert F.softsign(x).data.tolist()[:5] == [1, -1, 1, -1, 0]
     assert np.isnan(F.softsign(x).data[5])

@@ -33,12 +33,12 @@ def is_at_once():
 
 
 def is_recomputed():
-    """Returns the `recompute` flags of a function's output and of a new variable."""
+    """Returns the `recompute` flags of a new function's output and of a new leaf in the current scope."""
     return built().recompute, nn.Variable((2,)).recompute
 
 
 def is_half():
-    """Returns the context of a new function, and if the current context is `HALF`."""
+    """Returns the context of a new function, and if the current context is the object `HALF`."""
     return built().parent.context.backend, nn.get_current_context() is HALF
 
 
@@ -241,6 +241,7 @@ def test_a_thread_begins_in_no_scope(scope):
 
 
 def test_a_context_run_by_the_program(scope):
+    """Code that runs in a copied context observes the scopes of that context."""
     enter, look, outside, within = scope
     context = contextvars.copy_context()
 
@@ -267,6 +268,8 @@ def test_a_context_run_by_the_program(scope):
 
 
 def test_gradients_of_a_task_beside_no_grad():
+    """A task gets gradients while another task waits under `no_grad`."""
+
     async def predict():
         """Waits under `no_grad`."""
         with nn.no_grad():
@@ -330,6 +333,7 @@ def test_a_parametric_function_that_fails_in_one_task():
 
 
 def test_modes_that_are_set_within_scopes():
+    """A mode that a call sets within a scope of that mode ends with the scope. Scopes of other modes leave it."""
     with nn.auto_forward():
         autodiff.set_grad_enabled(False)
     assert not autodiff.is_grad_enabled()
@@ -361,6 +365,8 @@ def test_modes_that_are_set_within_scopes():
 
 @pytest.mark.parametrize("kind", ["generator", "coroutine"])
 def test_decorated_functions_of_several_steps(kind):
+    """A decorator with a mode holds at each step of a generator or coroutine, and not in between."""
+
     @nn.no_grad()
     def generator():
         """Yields the mode at each step."""

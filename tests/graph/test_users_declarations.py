@@ -15,27 +15,35 @@ class Doubled(PythonFunction):
     level = 2
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].data.data[...] = inputs[0].data.data * 2
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].grad.data[...] = 2 * outputs[0].grad.data + (inputs[0].grad.data if accum[0] else 0)
 
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
+        """Returns the gradient of each input as a graph."""
         return [2 * grad_outputs[0]]
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def inplace_data(self, i):
+        """Declares how the output shares the memory of the input: the number in `level`."""
         return self.level
 
 
@@ -74,6 +82,7 @@ class Widened(Doubled):
     """Declares to be in place with a larger output."""
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output twice as many elements as the input."""
         outputs[0].reset_shape((*inputs[0].shape, 2), True)
 
 
@@ -94,36 +103,46 @@ class Counted(PythonFunction):
     """Returns its first input, and adds 1 to the second in each forward run. Recomputation does not count."""
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Copies the first input, and adds 1 to the second."""
         inputs[1].data.data[...] += 1
         outputs[0].data.data[...] = inputs[0].data.data
 
     def recompute_impl(self, inputs, outputs):
+        """Copies the first input. Does not count."""
         outputs[0].data.data[...] = inputs[0].data.data
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].grad.data[...] = outputs[0].grad.data + (inputs[0].grad.data if accum[0] else 0)
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def overwrite_input_data_in_forward(self, i):
+        """Declares that a forward run writes to the second input."""
         return i == 1
 
     def prohibit_clear_input_buffers(self):
+        """Declares if clearing the inputs is forbidden."""
         return self.keeps
 
 
 @pytest.mark.parametrize("keeps", [False, True])
 def test_written_and_preserved_inputs(keeps):
+    """A write to an input lasts to the next run. `prohibit_clear_input_buffers` keeps inputs from being cleared."""
     x, n = leaf(1, 2), leaf(0, need_grad=False)
     function = Counted()
     function.keeps = keeps
@@ -141,23 +160,29 @@ class Exponential(Doubled):
     level = 0
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].data.data[...] = np.exp(inputs[0].data.data)
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         g = np.exp(inputs[0].data.data) * outputs[0].grad.data
         inputs[0].grad.data[...] = g + (inputs[0].grad.data if accum[0] else 0)
 
     def grad_depends_input_data(self, i, j):
+        """Declares that the gradients read the inputs."""
         return True
 
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
+        """Returns the gradient of each input as a graph."""
         return [outputs[0] * grad_outputs[0]]
 
     def auto_grad_depends_output_data(self, i, o):
+        """Declares that `gradient_impl` reads the output."""
         return True
 
 
 def test_additional_reads_of_a_gradient_graph():
+    """A declaration for graph rules alone keeps the output that the rule reads."""
     f = Exponential()(leaf(1)).parent
     assert not f.grad_depends_output_data(0, 0) and f.auto_grad_depends_output_data(0, 0)
     x = leaf(1)

@@ -17,21 +17,27 @@ class Kept(PythonFunction):
     """Doubles its input. Tests override its methods."""
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
+        """Computes the output."""
         outputs[0].d = inputs[0].d * 2
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
 
@@ -41,6 +47,7 @@ def test_shapes_can_be_set_in_setup_only(shape, mode):
         """Sets a shape in `forward_impl`."""
 
         def forward_impl(self, inputs, outputs):
+            """Sets a shape, which is refused here."""
             outputs[0].reset_shape(shape, True)
             outputs[0].d = 7
 
@@ -48,6 +55,7 @@ def test_shapes_can_be_set_in_setup_only(shape, mode):
         """Sets a shape in `backward_impl`."""
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
+            """Sets a shape, which is refused here."""
             inputs[0].reset_shape(shape, True)
             inputs[0].g = 7
 
@@ -81,10 +89,12 @@ def test_the_list_of_outputs_cannot_be_changed(mode):
                 """Changes the list of outputs in `setup_impl`."""
 
                 def setup_impl(self, inputs, outputs, change=change):
+                    """Changes the list of outputs after the right setup."""
                     super().setup_impl(inputs, outputs)
                     change(outputs)
 
                 def inplace_data(self, i, level=level):
+                    """Declares how the output shares the memory of the input."""
                     return level
 
             with pytest.raises(ValueError, match="expected `setup_impl` to leave its 1 outputs in their list"):
@@ -96,6 +106,7 @@ def test_a_billion_outputs_are_refused():
         """Declares a billion outputs."""
 
         def min_outputs(self):
+            """Declares a billion outputs."""
             return 10**9
 
     with pytest.raises(ValueError, match="expected `min_outputs` to return at most 65536, got 1000000000"):
@@ -103,6 +114,8 @@ def test_a_billion_outputs_are_refused():
 
 
 def test_an_input_that_changes_its_shape_in_setup():
+    """A user's function that changes the shape of one of its inputs in `setup_impl` is refused."""
+
     class Restless(Kept):
         """Changes the shape of an input during its own setup."""
 

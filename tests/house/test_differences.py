@@ -17,7 +17,7 @@ ROWS = {}
 
 
 def row(text):
-    """Decorator: registers the check of the row of the page that begins with `text`."""
+    """A decorator: the function checks the row of `docs/differences.md` that begins with `text`."""
 
     def add(check):
         """Adds the check to `ROWS`."""
@@ -321,11 +321,11 @@ def normalized_by_itself():
     x, eps = array(values), 0.01
 
     def by_hand(v):
-        """The loss in NumPy."""
+        """Returns the loss of the values `v`, in NumPy."""
         return ((v - v.mean()) / np.sqrt(v.var() + eps) * v * weights).sum()
 
     def slope(i):
-        """The derivative of the loss by element `i`, by central differences."""
+        """Returns the derivative of the loss by element `i`, by central differences."""
         step = np.zeros(values.shape)
         step[i] = 1e-6
         return (by_hand(values + step) - by_hand(values - step)) / 2e-6
@@ -401,11 +401,13 @@ def failed_call():
 
 @pytest.mark.parametrize("text", ROWS)
 def test_the_page_is_right(text):
+    """The statement of a row of the page is true."""
     assert sum(line.startswith(f"| {text}") for line in PAGE.splitlines()) == 1
     ROWS[text]()
 
 
 def test_each_row_is_run():
+    """Every row of the section has a check in `ROWS`."""
     section = PAGE.partition("## Gradients and numbers")[2].partition("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
     assert len(rows) == len(ROWS)

@@ -105,7 +105,9 @@ def ranged(numbers, digits):
 
 
 def measured():
-    """Returns the cells of the table in the README that are measured, from the results of the benches."""
+    """Returns the measured rows that the table in the README must have: cells by framework, from the results of
+    benches.
+    """
     rows = json.loads((RESULTS / "peers.json").read_text())["rows"]
     footprint = table((RESULTS / "footprint.md").read_text())
     times, memory = {"Kinnor": "1"}, {"Kinnor": "1"}

@@ -37,6 +37,7 @@ def test_a_wrong_value_is_refused(name, value, expected):
 
 
 def test_accepted_values():
+    """Environment variables of Kinnor are accepted with spaces around, and may be empty."""
     given = {"KINNOR_NUM_THREADS": " 3 ", "KINNOR_PLAN": "plain", "KINNOR_ISA": "portable", "KINNOR_MEMORY_LIMIT": ""}
     assert run(IMPORT, **given) == (0, "3 plain", [])
 
@@ -106,6 +107,7 @@ def blocks(text):
 
 
 def test_a_memory_limit_with_a_unit():
+    """`KINNOR_MEMORY_LIMIT` accepts a unit, and larger allocations fail."""
     program = """
 import kinnor as nn, numpy as np
 try:
@@ -141,6 +143,7 @@ interpreters.destroy(second)
     ],
 )
 def test_a_thread_that_is_in_a_hook_when_the_interpreter_ends(way):
+    """The interpreter ends while a daemon thread runs graphs with hooks."""
     program = f"""
 import threading, time
 import numpy as np

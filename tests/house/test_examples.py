@@ -53,10 +53,12 @@ def test_demo(tmp_path):
 
 
 def test_digits_dynamic(tmp_path):
+    """The eager example learns the digits."""
     assert accuracy(example("digits_dynamic.py", "--epochs", 4, cwd=tmp_path)) > 92
 
 
 def test_lenet_on_idx_files(tmp_path):
+    """The example of LeNet on IDX files learns the digits."""
     images, labels = digits()
     for part, which in {"train": slice(1500), "t10k": slice(1500, None)}.items():
         for name, array in {"images-idx3": np.rint(images[which, 0] * 255), "labels-idx1": labels[which]}.items():
@@ -76,6 +78,7 @@ def test_unlinked_backward_prints_the_same_as_the_original(tmp_path):
 
 
 def test_edit_graph(tmp_path):
+    """The example that edits a graph prints the expected functions."""
     assert example("edit_graph.py", cwd=tmp_path).splitlines() == [
         "functions, inputs first:",
         "  Convolution [(1, 3, 16, 16), (16, 3, 3, 3)]",
@@ -91,11 +94,13 @@ def test_edit_graph(tmp_path):
 
 
 def test_truncated_bptt(tmp_path):
+    """The example of truncated backpropagation learns."""
     losses = re.findall(r"loss ([\d.]+)", example("truncated_bptt.py", "--pieces", 200, cwd=tmp_path))
     assert float(losses[-1]) < 0.002 < float(losses[0])
 
 
 def test_frozen_network(tmp_path):
+    """The example of a frozen network trains only the other layers."""
     output = example("frozen_network.py", "--steps", 50, cwd=tmp_path)
     assert accuracy(output) > 70
     states = dict(re.findall(r"^(\w+)/.*: (\w+)$", output, re.MULTILINE))
@@ -121,6 +126,7 @@ def loaded(name):
 
 
 def test_gradient_penalty(tmp_path):
+    """The example of a gradient penalty learns the distance of two distributions."""
     found = re.fullmatch(r"distance (\S+), penalty (\S+)\n", example("gradient_penalty.py", cwd=tmp_path))
     assert 1.7 < float(found[1]) < 2.3 and float(found[2]) < 0.1
 
@@ -137,11 +143,13 @@ def test_the_penalty_of_a_linear_critic():
 
 
 def test_hessian_vector_product(tmp_path):
+    """The example with Hessian-vector products finds the minimum."""
     output = example("hessian_vector_product.py", cwd=tmp_path)
     assert output.splitlines()[-1] == "minimum: [1. 1. 1. 1.]"
 
 
 def test_products_with_the_hessian_of_a_quadratic_form():
+    """The example of products with a Hessian gives gradient and products of a quadratic form exactly."""
     module, rng = loaded("hessian_vector_product"), np.random.RandomState(0)
     root, b, v = rng.normal(size=(5, 5)), rng.normal(size=5), rng.normal(size=5)
     a = root @ root.T + np.eye(5)

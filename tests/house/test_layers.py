@@ -105,7 +105,7 @@ def paths(path, prefix):
 
 
 def imports(path, prefix):
-    """As `paths`, but only the first name of each."""
+    """As `paths`, but with only the first name of each path."""
     return [(line, found.split("::")[0]) for line, found in paths(path, prefix)]
 
 
@@ -287,6 +287,7 @@ def circles(edges):
 
 
 def test_circles_are_found():
+    """`circles` finds the strongly connected components of more than one node."""
     assert circles({1: [2], 2: [3], 3: [1, 4], 4: [5], 5: [], 6: [6, 5]}) == [[1, 2, 3]]
 
 

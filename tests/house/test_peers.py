@@ -36,6 +36,7 @@ ROWS = [
 
 
 def test_quick_run(tmp_path):
+    """The comparison runs at tiny sizes, and all forms of a workload have equal losses."""
     done = subprocess.run(
         [sys.executable, "-m", "benches.peers", "--quick", "--output", tmp_path],
         cwd=ROOT,

@@ -51,6 +51,7 @@ def test_private_phrases_are_found(tmp_path, name, text):
     ],
 )
 def test_plain_text_and_code_are_not(tmp_path, name, text):
+    """Plain sentences and code give no findings."""
     assert findings(tmp_path, name, text).findings == []
 
 

@@ -77,7 +77,7 @@ def for_types(node):
 
 
 def imports(name):
-    """Returns the modules of the package that a module imports, wherever in it."""
+    """Returns the modules of the package that a module imports, also inside of its functions."""
     path, found = MODULES[name], set()
     package = ["kinnor", *([] if name == "__init__" else name.split("."))]
     if path.stem != "__init__":
@@ -133,6 +133,7 @@ def test_imports_go_downwards(name):
 
 @pytest.mark.parametrize("folder", NEVER)
 def test_folders_stay_apart(folder):
+    """No module of a folder imports from the folders that `NEVER` lists for it."""
     for name in MODULES:
         if layer(name) == folder:
             assert NEVER[folder].isdisjoint(layer(each) for each in IMPORTS[name]), name

@@ -52,6 +52,7 @@ def test_each_name_is_shown_once_and_exists(reference):
 
 
 def test_aliases_are_shown_under_the_name_of_the_object(reference):
+    """Aliases such as `Affine` are listed under the main name."""
     (layers,) = (page for page in reference.pages() if page.title == "Layers")
     names = [name.removeprefix("layers.") for name in layers.names]
     assert {"Linear", "Swish", "MultiHeadAttention"} <= set(names)
@@ -146,7 +147,9 @@ def test_documented_zero_gradients_are_zero(monkeypatch):
 
 
 def value(formula, known):
-    """Evaluates a formula. `known` holds the values of its abbreviations."""
+    """Evaluates a documented formula, such as `gy * a where a = 1 - y`. `known` holds the values of inputs and
+    arguments.
+    """
     first, *bound = formula.split(" where ")
     for each in reversed(bound):
         name, _, expression = each.partition(" = ")
@@ -179,6 +182,7 @@ def compare(row, formulas):
 
 
 def test_pictures_are_well_formed_and_of_functions(monkeypatch):
+    """The drawn pictures are valid SVG, and belong to existing functions."""
     drawn = site("pictures", monkeypatch).all_pictures()
     assert {"relu", "convolution", "max_pooling"} <= drawn.keys() <= set(F.__all__)
     for text in drawn.values():

@@ -1,5 +1,7 @@
 """Type checkers accept typed programs that use the package, and report their mistakes. Editors complete its names."""
 
+import ast
+import inspect
 import json
 import os
 import shutil
@@ -20,7 +22,7 @@ ROOT = HERE.parent.parent
 
 
 def check(path, cache):
-    """Returns the exit status of mypy in its strict mode, and what it says."""
+    """Runs mypy in its strict mode on a file. Returns its exit status and its output."""
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(cache), str(path)]
     done = subprocess.run(
         mypy, env={**os.environ, "MYPYPATH": str(ROOT / "python")}, capture_output=True, text=True, cwd=path.parent
@@ -137,3 +139,23 @@ def test_editors_complete_names(program, names):
 def test_editors_show_signatures(program, signature):
     (found,) = script(program).get_signatures()
     assert found.to_string().startswith(signature)
+
+
+def documented(stub, owner, path=""):
+    """Yields the names in a stub that have a docstring there, with it and with the first paragraph of the real one."""
+    for node in stub.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            found = getattr(owner, node.name)
+            if text := ast.get_docstring(node):
+                yield path + node.name, text.split(), (inspect.getdoc(found) or "").split("\n\n")[0].split()
+            if isinstance(node, ast.ClassDef):
+                yield from documented(node, found, f"{path}{node.name}.")
+
+
+def test_the_stub_of_the_core_has_its_docstrings():
+    from kinnor import _core
+
+    stub = ast.parse((ROOT / "python/kinnor/_core.pyi").read_text())
+    found = list(documented(stub, _core))
+    assert len(found) > 250
+    assert [(name, text) for name, text, expected in found if text != expected] == []

@@ -57,7 +57,10 @@ ways = pytest.mark.parametrize("way", WAYS)
 
 
 def step(program, leaves, budget, way=by_backward, seed=5):
-    """Runs a step of `program` under a budget. Returns its gradients and the peak bytes of its arrays."""
+    """Runs an eager step of `program` with `budget` bytes beyond the leaves.
+
+    Returns its gradients and its peak bytes.
+    """
     nn.seed(seed)
     for x in leaves:
         x.grad = None
@@ -70,18 +73,21 @@ def step(program, leaves, budget, way=by_backward, seed=5):
 
 
 def rest(*leaves):
-    """Returns the live bytes beyond the data of the leaves. Leftovers of other tests and some scalars are included."""
+    """Returns the live bytes besides the data of the leaves, after garbage collection.
+
+    Includes leftovers of other tests.
+    """
     gc.collect()
     return beside(leaves)
 
 
 def beside(leaves):
-    """Like `rest`, for a program that is still running."""
+    """As `rest`, without garbage collection, for a program that is still running."""
     return nn.memory_stats()["live"] - sum(x.d.nbytes for x in leaves) + 256
 
 
 def least(run, most):
-    """Returns about the least budget that suffices. `run` takes a budget and returns gradients and bytes."""
+    """Returns the least budget that `run(budget)` accepts, to half a block. `run(most)` must succeed."""
     low, high = 0, most
     while high - low > BYTES // 2:
         middle = (low + high) // 2

@@ -20,12 +20,12 @@ fn holds(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Expects that a model fails in some order.
+/// Asserts that a model fails in some order, since an ordering or barrier is left out.
 fn fails(model: impl Fn() + Sync + Send + 'static) {
     assert!(catch_unwind(AssertUnwindSafe(|| holds(model))).is_err(), "the ordering left out is not needed");
 }
 
-/// A barrier, unless the model leaves it out.
+/// A barrier between all accesses before and after it, if true.
 fn barrier(is_there: bool) {
     if is_there {
         fence(SeqCst);
@@ -39,7 +39,8 @@ const ASIDE: usize = 32;
 mod array {
     use super::*;
 
-    /// `Storage::at` finds initialized elements: `Storage::publish` releases the address, and readers acquire it.
+    /// `Storage::at` finds initialized elements: `Storage::publish` releases the address, and readers acquire it. The
+    /// orderings are of the store and of the load of the address.
     fn address(publish: Ordering, look: Ordering) {
         let place = Arc::new(AtomicUsize::new(0));
         let memory = Arc::new(UnsafeCell::new(0));
@@ -63,7 +64,8 @@ mod array {
         fails(|| address(Release, Relaxed));
     }
 
-    /// The last owner frees a buffer after all uses: `Buffer::drop`, with its shortcut for a single owner.
+    /// The last owner frees a buffer after all uses: `Buffer::drop`, with its shortcut for a single owner. The
+    /// orderings are of the load and of the decrement of the count.
     fn last_owner(look: Ordering, drop: Ordering) {
         let count = Arc::new(AtomicUsize::new(2));
         let memory = Arc::new(UnsafeCell::new(0));
@@ -92,7 +94,8 @@ mod array {
         fails(|| last_owner(Acquire, Relaxed));
     }
 
-    /// `Storage::watch` against `Storage::take_back` and `Storage::touch`.
+    /// A write to a watched storage is noticed: `Storage::watch` on one thread, `Storage::take_back` and
+    /// `Storage::touch` on the other. A thread whose argument is false leaves out its barrier.
     fn watched(watcher: bool, writer: bool) {
         const WATCHED: u8 = 1;
         let place = Arc::new(AtomicUsize::new(ADDRESS | ASIDE));
@@ -124,7 +127,8 @@ mod array {
         fails(|| watched(false, true));
     }
 
-    /// `Storage::set_aside` against a view, `Storage::buffer`.
+    /// A storage is not set aside while a view shows it: `Storage::set_aside` on one thread, `Storage::buffer` on the
+    /// other. A thread whose argument is false leaves out its barrier.
     fn view(clearing: bool, viewing: bool) {
         let place = Arc::new(AtomicUsize::new(ADDRESS));
         let shown = Arc::new(AtomicU32::new(0));
@@ -157,7 +161,7 @@ mod array {
         fails(|| view(true, false));
     }
 
-    /// Runs against freed memory: `reclaim::enter`, `leave`, `release` and `advance`.
+    /// Freed memory waits for runs that may read it: `reclaim::enter`, `leave`, `release` and `advance`.
     struct Reclaim {
         epoch: AtomicU64,
         runs: [AtomicUsize; 2],
@@ -168,7 +172,8 @@ mod array {
     }
 
     impl Reclaim {
-        /// Counts a run, as `enter`. The second look at the epoch may be left out.
+        /// Counts a run, as `reclaim::enter` does. Returns the parity of its epoch. `fenced` is false to leave out the
+        /// barrier.
         fn enter(&self, fenced: bool) -> usize {
             loop {
                 let epoch = self.epoch.load(SeqCst);
@@ -182,7 +187,7 @@ mod array {
             }
         }
 
-        /// Ends a run, and frees what waited for it.
+        /// Ends a run of this parity, and frees the memory that waited for it.
         fn leave(&self, side: usize) {
             self.runs[side].fetch_sub(1, SeqCst);
             if self.waiting.load(SeqCst) > 0 {
@@ -190,7 +195,8 @@ mod array {
             }
         }
 
-        /// As `advance`.
+        /// Begins the next epochs, and frees the memory that no run of an older epoch can read, as `reclaim::advance`
+        /// does.
         fn advance(&self) {
             for _ in 0..2 {
                 let mut freed = self.freed.lock().expect("no panic");
@@ -209,7 +215,8 @@ mod array {
             }
         }
 
-        /// As `release`, of memory whose address was taken away before.
+        /// Frees the memory, whose address was taken away before, or lets it wait for runs, as `reclaim::release` does.
+        /// `fenced` is false to leave out the barrier.
         fn release(&self, fenced: bool) {
             barrier(fenced);
             if self.runs.iter().all(|runs| runs.load(SeqCst) == 0) {
@@ -237,6 +244,8 @@ mod array {
         }
     }
 
+    /// One thread runs while another releases the memory. An argument is false to leave out the barrier of `enter` or
+    /// of `release`.
     fn freed(entering: bool, releasing: bool) {
         let shared = Arc::new(Reclaim {
             epoch: AtomicU64::new(0),
@@ -388,7 +397,8 @@ mod pool {
             }
         }
 
-        /// As `Pool::share`: one loop.
+        /// Runs one loop as the caller, as `Pool::share` does, and asserts that each chunk got `work`. The orderings
+        /// are of opening the gate and of waiting for the helper.
         fn share(&self, work: u64, [open, wait]: [Ordering; 2]) {
             // SAFETY: as above.
             self.work.with_mut(|own| unsafe { *own = work });
@@ -405,7 +415,8 @@ mod pool {
             }
         }
 
-        /// As `Pool::serve`, without sleep: a look at the gate.
+        /// Looks at the gate once as a helper, as `Pool::serve` does, and runs chunks of a loop that it has not seen.
+        /// The orderings are of entering and of leaving the gate.
         fn serve(&self, seen: &mut u64, [enter, leave]: [Ordering; 2]) {
             let gate = self.gate.fetch_add(1, enter);
             if gate & OPEN != 0 && gate / LOOP != *seen {
@@ -416,6 +427,8 @@ mod pool {
         }
     }
 
+    /// A caller runs two loops while a helper looks at the gate twice. The orderings are those of `share` and of
+    /// `serve`.
     fn gate(caller: [Ordering; 2], helper: [Ordering; 2]) {
         let pool = Arc::new(Pool {
             gate: AtomicU64::new(0),
@@ -443,7 +456,8 @@ mod pool {
         fails(|| gate([SeqCst, Acquire], [AcqRel, Acquire]));
     }
 
-    /// A thread that goes to sleep against a caller who opens the gate: `Worker::wake` and `Pool::serve`.
+    /// A thread that goes to sleep does not miss a loop that a caller opens: `Worker::wake` and `Pool::serve`. A thread
+    /// whose argument is false leaves out its barrier.
     fn sleep(caller: bool, helper: bool) {
         let gate = Arc::new(AtomicU64::new(0));
         let asleep = Arc::new(AtomicU8::new(0));
@@ -467,7 +481,8 @@ mod pool {
         fails(|| sleep(false, true));
     }
 
-    /// The last helper out against a caller who goes to sleep: `Pool::wait`.
+    /// A caller that goes to sleep does not miss the last helper that leaves: `Pool::wait`. `locks` is false if the
+    /// helper does not take the lock.
     fn last_out(locks: bool) {
         let gate = Arc::new(AtomicU64::new(OPEN | 1));
         let sleep = Arc::new((Mutex::new(()), AtomicU8::new(0)));
@@ -510,7 +525,7 @@ mod graph {
     }
 
     impl RunLocks {
-        /// As `Arena::flush`.
+        /// Marks the functions of the leased run as busy, as `Arena::flush` does.
         fn flush(&mut self) {
             for f in self.leased.take().into_iter().flatten() {
                 self.busy[f] = true;
@@ -518,7 +533,8 @@ mod graph {
             }
         }
 
-        /// As `Arena::lock_run`. Returns false if a function is in use.
+        /// Locks the functions of a plan, as `Arena::lock_run` does. Returns false if one is in use. `flushes` is false
+        /// to leave out `flush`.
         fn lock(&mut self, plan: &[usize], flushes: bool) -> bool {
             if self.single == 0 && self.leased.is_none() {
                 self.leased = Some(plan.to_vec());
@@ -537,7 +553,7 @@ mod graph {
             true
         }
 
-        /// As `Arena::unlock_run`.
+        /// Unlocks the functions of a plan, as `Arena::unlock_run` does.
         fn unlock(&mut self, plan: &[usize]) {
             if self.leased.as_deref() == Some(plan) {
                 self.leased = None;
@@ -551,6 +567,7 @@ mod graph {
         }
     }
 
+    /// Two threads run overlapping plans. `flushes` is false to leave out the flush before a lock.
     fn run_locks(flushes: bool) {
         let arena = Arc::new(Mutex::new(RunLocks::default()));
         let values = Arc::new([UnsafeCell::new(0), UnsafeCell::new(0)]);
@@ -578,7 +595,8 @@ mod graph {
         fails(|| run_locks(false));
     }
 
-    /// A mark of `src/graph/arena/validity.rs`, which a dropped plan sets without the lock of the arena.
+    /// A mark of `src/graph/arena/validity.rs`, which a dropped plan sets without the lock of the arena. `together` is
+    /// false to change it by a load and a store.
     fn plan_mark(together: bool) {
         const OUTDATED: u8 = 1;
         const MOVED: u8 = 2;

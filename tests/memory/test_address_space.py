@@ -65,6 +65,7 @@ print("ends")
 @pytest.mark.parametrize("start", ["warm", "cold"])
 @pytest.mark.parametrize("which", ["convolution", "product", "many"])
 def test_short_of_addresses(which, start):
+    """Whatever allocation fails for want of addresses, the process goes on, and another graph runs."""
     for extra in (0, 200, 300_000, 2_500_000, 5_000_000, 12_000_000):
         command = [sys.executable, "-c", SHORT, which, str(extra), start]
         found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -132,6 +133,7 @@ print("ends", count)
 
 @pytest.mark.parametrize("kind", ["leaves", "chain", "star", "wide", "eager"])
 def test_a_graph_that_grows_until_no_addresses_are_left(kind):
+    """A graph grows until no addresses are left. The program then ends with MemoryError, and is not aborted."""
     # Small arenas, so that tables of the graph need addresses soon.
     environment = {**os.environ, "MIMALLOC_ARENA_RESERVE": "4M"}
     for extra in (0, 3_000_000, 20_000_000):

@@ -145,6 +145,7 @@ def test_a_parameter_that_is_changed_in_place_is_refused():
 
 
 def test_another_shape_is_refused():
+    """A segment refuses to run again if an input has another shape."""
     x = leaf(1.0, 2.0)
     with nn.auto_forward():
         y = F.sum(F.forget(F.sin, x))

@@ -15,7 +15,10 @@ def live():
 
 
 def reshaped_chain(x, n, keep):
-    """Returns the result of `n` links that reshape a value in place and read it twice. Adds each view to `keep`."""
+    """Returns the result of `n` links. Each reshapes a value in place and reads both.
+
+    Adds each view to `keep`.
+    """
     h = x
     for k in range(n):
         h = F.exp(h * -0.5)
@@ -27,7 +30,7 @@ def reshaped_chain(x, n, keep):
 
 
 def expected(x, n):
-    """The chain in NumPy."""
+    """Returns the result of `reshaped_chain` in NumPy."""
     for _ in range(n):
         h = np.exp(x * -0.5)
         x = np.sin(h) + np.cos(h)

@@ -16,7 +16,7 @@ W = rng.standard_normal((64, 48, 3, 3)).astype(np.float32)
 
 @pytest.fixture(params=["convolution", "deconvolution", "affine"])
 def layer(request):
-    """Layers whose weights are cached: convolutions that use Winograd with few tiles, and an affine map of 96 rows."""
+    """Returns a layer that caches its weight: a convolution or deconvolution by Winograd, or an affine map."""
     if request.param == "convolution":
         return lambda x, w: F.convolution(x, w, pad=(1, 1))
     if request.param == "deconvolution":
@@ -66,6 +66,7 @@ def net(layer):
 
 
 def test_a_weight_that_is_assigned_to(net):
+    """A cached weight is packed again after an assignment to it."""
     net.w.d = W + 1
     net.check()
     net.w.d[3] = 0.5
@@ -75,6 +76,7 @@ def test_a_weight_that_is_assigned_to(net):
 
 
 def test_a_weight_that_is_written_through_a_view(net):
+    """Results follow each write to the weight through a view, while the view is held and after it."""
     view = net.w.d
     net.check()
     for i in range(3):
@@ -92,6 +94,7 @@ def test_a_weight_that_is_written_through_a_view(net):
 
 
 def test_a_weight_that_others_write_by_address(net):
+    """A weight whose address was given away is never taken from the cache."""
     import ctypes
 
     address = net.w.data.data_ptr(np.float32)
@@ -102,6 +105,7 @@ def test_a_weight_that_others_write_by_address(net):
 
 
 def test_a_weight_that_a_solver_updates(net):
+    """Results follow each update of the weight by a solver."""
     solver = S.Sgd(lr=0.1)
     solver.set_parameters({"w": net.w})
     for _ in range(3):
@@ -112,6 +116,7 @@ def test_a_weight_that_a_solver_updates(net):
 
 
 def test_a_weight_that_two_functions_share(net, layer):
+    """Results of both functions follow each change of a weight that they share."""
     other = Net(layer, net.w)
     for i in range(2):
         other.check()
@@ -123,6 +128,7 @@ def test_a_weight_that_two_functions_share(net, layer):
 
 
 def test_part_of_an_array(layer):
+    """A weight that is a part of an array is packed again after a write to the array."""
     both = nn.NdArray.from_numpy_array(np.stack([W, W]))
     net = Net(layer, nn.Variable.from_numpy_array(W))
     net.w.data = both.narrow(0, 1, 1).view(W.shape)
@@ -134,6 +140,7 @@ def test_part_of_an_array(layer):
 
 
 def test_weights_that_change_by_other_means(net, tmp_path):
+    """A cached weight is packed again after loading, in-place functions and operators."""
     nn.save_parameters(str(tmp_path / "w.h5"), {"w": net.w})
     net.w.data.data[...] = 2
     net.check()
@@ -161,7 +168,7 @@ def test_cached_weights_are_freed_on_request_and_with_their_graph():
     y = F.convolution(x, nn.Variable.from_numpy_array(w), pad=(1, 1))
 
     def cached():
-        """Clears the memory cache. Returns the bytes that stay cached."""
+        """Clears the memory cache. Returns the bytes that it could not free."""
         nn.clear_memory_cache()
         return nn.memory_stats()["cached"]
 
@@ -179,7 +186,7 @@ def test_cached_weights_are_freed_on_request_and_with_their_graph():
 
 
 def cached():
-    """Clears the memory cache. Returns the bytes that stay cached."""
+    """Clears the memory cache. Returns the bytes that it could not free."""
     nn.clear_memory_cache()
     return nn.memory_stats()["cached"]
 
@@ -275,7 +282,7 @@ class Recurrent:
         return [w.d.copy() for w in self.weights.values()]
 
     def step(self, loss, done):
-        """Runs one training step. `done` if the loss has been computed already."""
+        """Runs a training step. Skips the forward run if `done`."""
         if not done:
             loss.forward(clear_no_need_grad=True)
         self.solver.zero_grad()
@@ -300,6 +307,7 @@ def test_training_has_the_same_bits_with_and_without_caches(form, plan, type_con
 
 
 def test_a_matrix_that_many_products_share_in_one_call():
+    """Repeated runs with one right matrix have equal bits, and notice a new matrix."""
     a = nn.Variable.from_numpy_array(rng.standard_normal((6, 40, 200)).astype(np.float32), need_grad=True)
     for transpose_b in (False, True):
         b = nn.Variable.from_numpy_array(rng.standard_normal((1, 200, 200)).astype(np.float32))
@@ -317,6 +325,7 @@ def test_a_matrix_that_many_products_share_in_one_call():
 
 
 def test_a_weight_that_threads_share():
+    """Graphs that share a weight give right results when threads run them together."""
     from threading import Thread
 
     w = nn.Variable.from_numpy_array(rng.standard_normal((256, 512)).astype(np.float32))

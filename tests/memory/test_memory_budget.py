@@ -65,7 +65,7 @@ def step(loss, leaves, **options):
 
 
 def facts(loss, budget=None):
-    """Returns the planned memory of a run."""
+    """Returns what the planner says of a run: its budget, its least budget, and the fate of each value."""
     return _core.plan_facts(loss, budget)
 
 
@@ -120,7 +120,7 @@ def test_a_budget_that_is_too_small_is_refused_with_the_least_one():
 
 
 def residual(n, drop=0.2):
-    """Returns a network with convolutions, batch normalization, dropout and skip connections."""
+    """Returns the input and the loss of a network with convolutions, batch normalization, dropout and skips."""
     nn.seed(1)
     x = random_leaf(4, 8, 16, 16, seed=3)
     h = x
@@ -211,7 +211,7 @@ def test_flags_stay_as_they_are_and_persistent_values_stay():
 
 
 def expected(x, n):
-    """The chain in NumPy."""
+    """Returns `n` applications of tanh to the leaf `x`, in NumPy."""
     y = x.d
     for _ in range(n):
         y = np.tanh(y)

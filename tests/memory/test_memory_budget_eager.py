@@ -86,7 +86,7 @@ def test_any_program_stays_within_its_budget(data):
         return F.mean(nodes[-1] * base + nodes[len(nodes) // 2])
 
     def run(budget):
-        """Runs a step under a budget."""
+        """Runs a step of the program under a budget. Returns its gradients and its peak bytes."""
         kept.clear()
         return step(program, leaves, budget, way)
 
@@ -101,7 +101,7 @@ def test_any_program_stays_within_its_budget(data):
 
 
 def apply(pick, a, b):
-    """Applies the function number `pick`."""
+    """Applies the function number `pick` to `a`, or to `a` and `b`."""
     if pick < 3:
         return [F.tanh, F.sin, F.identity][pick](a)
     if pick < 5:
@@ -155,6 +155,7 @@ def refuse_too_small_budgets():
 
 
 def test_one_function_may_be_too_large():
+    """A function whose inputs and outputs alone pass the budget is refused by name."""
     others = rest()
     with nn.auto_forward(), nn.memory_budget(others + BYTES):
         x = nn.Variable.from_numpy_array(np.ones((64, 512), np.float32))
@@ -163,6 +164,7 @@ def test_one_function_may_be_too_large():
 
 
 def test_held_values_stay():
+    """Values that the program holds, as variables, views or arrays, are not dropped."""
     x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
@@ -280,18 +282,18 @@ def test_several_losses_over_one_trunk(way):
     x = wide_leaf()
 
     def both(x):
-        """Two losses over one trunk."""
+        """Returns two losses over one trunk."""
         trunk = x
         for _ in range(12):
             trunk = F.tanh(trunk)
         return F.mean(trunk * trunk), F.mean(F.sin(trunk))
 
     def one_by_one(losses, leaves):
-        """Differentiates one loss after the other."""
+        """Differentiates one loss after the other, and returns the gradients of both."""
         return [*way(losses[0], leaves), *way(losses[1], leaves)]
 
     def through_both(loss, leaves):
-        """Differentiates both losses by one way."""
+        """Differentiates both losses on one graph, and returns the sums of their gradients."""
         if way in (by_autodiff, by_grad, retained):
             autodiff.backward(loss[0], retain_graph=True)
             autodiff.backward(loss[1])

@@ -17,14 +17,14 @@ SLACK = 4096
 
 
 def two(n):
-    """A trunk with two heads."""
+    """Returns the leaf, and two losses over one trunk of `n` functions."""
     x = random_leaf(*SHAPE)
     trunk = chain(x, n)
     return x, [F.mean(chain(trunk, 3, F.sin)), F.mean(chain(trunk, 3))]
 
 
 def three(n):
-    """One loss on top of another, and a separate one; with skips over the trunk."""
+    """Returns the leaf, and three losses: one on top of another, and a separate one."""
     x = random_leaf(*SHAPE)
     middle = chain(x, n)
     upper = chain(middle + x, n, F.sin)
@@ -32,7 +32,7 @@ def three(n):
 
 
 def apart(n):
-    """Two losses that share only the leaf."""
+    """Returns the leaf, and two losses that share only the leaf."""
     x = random_leaf(*SHAPE)
     return x, [F.mean(chain(x, n)), F.mean(chain(x, n, F.sin))]
 
@@ -80,6 +80,7 @@ def test_a_trunk_is_not_kept_for_both():
 
 
 def test_one_of_two_losses_alone():
+    """Each of two losses can run alone, under a budget too."""
     x, losses = two(8)
     together = step(x, losses, (0, 1))[0]
     x.g = 0
@@ -122,6 +123,7 @@ def test_autodiff_goes_through_several_ends():
 @pytest.mark.parametrize("need_grad", [True, False])
 @pytest.mark.parametrize("in_place", [F.unlink, lambda x: F.reshape(x, (3, 2))])
 def test_a_leaf_stays_if_the_end_aliases_it(in_place, need_grad):
+    """A leaf that the loss aliases is not cleared under a budget."""
     x = nn.Variable.from_numpy_array(np.full((2, 3), 4, np.float32), need_grad=need_grad)
     y = in_place(x)
     for _ in range(2):

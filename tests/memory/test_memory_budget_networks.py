@@ -47,7 +47,10 @@ def network(request):
 
 
 def step(build, budget, fresh=False):
-    """Runs an eager step. Returns its gradients and the peak memory."""
+    """Runs an eager step under a budget.
+
+    Drops the gradients before it if `fresh`. Returns gradients and peak memory.
+    """
     parameters = nn.get_parameters().values()
     for p in parameters:
         if fresh:
@@ -61,7 +64,7 @@ def step(build, budget, fresh=False):
 
 
 def refusal(build, budget):
-    """Returns the required bytes that the error reports."""
+    """Returns the bytes that the error of a step under a too small budget reports, or None if it runs."""
     try:
         step(build, budget)
     except nn.BudgetError as error:

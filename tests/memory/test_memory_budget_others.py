@@ -19,15 +19,19 @@ class Double(nn.function.PythonFunction):
         self.calls, self.fail = calls, fail
 
     def min_outputs(self):
+        """Declares one output."""
         return 1
 
     def grad_depends_output_data(self, i, o):
+        """Declares that no gradient reads the output."""
         return False
 
     def grad_depends_input_data(self, i, j):
+        """Declares that no gradient reads an input."""
         return False
 
     def setup_impl(self, inputs, outputs):
+        """Gives the output the shape of the input."""
         outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
@@ -35,6 +39,7 @@ class Double(nn.function.PythonFunction):
         outputs[0].d = inputs[0].d * 2
 
     def backward_impl(self, inputs, outputs, propagate_down, accum):
+        """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         if self.fail:
             raise KeyError("no")
         inputs[0].g = inputs[0].g * accum[0] + outputs[0].g * 2
@@ -148,6 +153,7 @@ def test_old_graphs_do_not_use_up_the_budget():
 
 
 def test_values_of_half_the_size_and_other_types():
+    """Budgets hold in half, double and bfloat16 precision, with the same gradients."""
     x = wide_leaf()
     for context in ("cpu:half", "cpu:double", "cpu:bfloat16"):
         with nn.context_scope(nn.Context([context])):

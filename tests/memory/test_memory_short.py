@@ -17,7 +17,7 @@ MANY = 1 << 40
 
 @contextmanager
 def shortage(first=0, count=MANY):
-    """Makes `count` allocations fail, from number `first` on. Yields a list that receives the number of allocations."""
+    """Makes `count` allocations fail, from the one with number `first` on. Yields a list that gets the number made."""
     made: list[int] = []
     _core.fail_allocations(first, count)
     try:
@@ -98,6 +98,7 @@ def test_a_failed_gradient_of_another_type_leaves_the_old_one():
 
 
 def test_a_part_is_filled_or_raises():
+    """A fill of a part either succeeds or raises MemoryError."""
     whole = nn.NdArray((4, N))
     part = whole.narrow(0, 1, 2)
     with shortage():
@@ -142,7 +143,7 @@ CALLS = {
 
 
 def everything(solver, parameters):
-    """Returns bits and types of everything that a solver changes."""
+    """Returns bits and types of everything that a solver changes: parameters, gradients and states."""
     arrays = [a.get_data("r") for w in parameters.values() for a in (w.data, w.grad)]
     states = solver.get_states().values()
     values = [a.data.get_data("r").tolist() for state in states for a in state.pstate.values()]

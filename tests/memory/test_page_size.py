@@ -96,6 +96,7 @@ def test_training_is_the_same_for_pages_of_any_length(big_pages):
 
 
 def test_the_tests_of_memory(big_pages):
+    """The tests of memory pass with pages of 64 KiB."""
     folder = Path(__file__).parent
     files = [str(folder / name) for name in ("test_in_place_memory.py", "test_memory_budget.py")]
     found = big_pages(64 << 10, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *files)

@@ -71,7 +71,9 @@ fn mlp() -> Net {
 
 /// Builds a network layer by layer.
 struct Layers {
+    /// The output of the last layer.
     h: Variable,
+    /// The parameters of all layers, in order.
     parameters: Vec<Variable>,
     /// Normalize by batch statistics, not by running statistics.
     batch_stat: bool,

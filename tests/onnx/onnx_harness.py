@@ -15,7 +15,7 @@ REFUSED = (nn.Error, ValueError)
 
 
 def called_in_every_way(proto, model, inputs, first, rtol=1e-6, atol=1e-6):
-    """Asserts that a model gives the same results in each kind of call, after any other.
+    """Asserts that a model gives right results for other values and shapes, in threads, and after mistakes.
 
     Args:
         proto: Its `ModelProto`.
@@ -49,7 +49,7 @@ def called_in_every_way(proto, model, inputs, first, rtol=1e-6, atol=1e-6):
 
 
 def result(model, inputs):
-    """Returns what a model gives, or None if it refuses the inputs."""
+    """Returns the results of a model, or None if it refuses the inputs."""
     try:
         return model(*inputs)
     except REFUSED:
@@ -57,7 +57,10 @@ def result(model, inputs):
 
 
 def agrees(model, inputs, wanted, rtol, atol):
-    """Asserts that a model gives what a new model gave, or refuses what that refused."""
+    """Asserts that a model gives the results `wanted`.
+
+    None means that it must refuse the inputs, or may give anything.
+    """
     if wanted is None:
         with contextlib.suppress(*REFUSED):
             model(*inputs)
@@ -66,7 +69,7 @@ def agrees(model, inputs, wanted, rtol, atol):
 
 
 def other_shapes_give_what_a_new_model_gives(proto, inputs, first, rtol, atol):
-    """Calls a model with open lengths with other shapes, and with the first ones again."""
+    """Asserts that a model with open lengths gives the right results for longer inputs, and then for the first ones."""
     open_proto = ModelProto()
     open_proto.CopyFrom(proto)
     for held in open_proto.graph.input:
@@ -83,14 +86,14 @@ def other_shapes_give_what_a_new_model_gives(proto, inputs, first, rtol, atol):
 
 
 def longer_array(x):
-    """Returns an array twice as long along its first axis, a list of such arrays, or what has no axis."""
+    """Returns an array twice as long along its first axis, or a list with each item twice. Scalars and None stay."""
     if isinstance(x, list):
         return [*x, *x]
     return x if x is None or not x.ndim else np.concatenate([x, x])
 
 
 def mistakes(inputs):
-    """Returns inputs that do not fit: one is missing, one has an axis too many."""
+    """Returns wrong lists of inputs: one lacks the last input, in the other that has an axis too many."""
     found = [inputs[:-1]]
     if inputs and isinstance(inputs[-1], np.ndarray):
         found.append([*inputs[:-1], inputs[-1][None]])

@@ -14,7 +14,7 @@ VERSIONS = {"": 17, "com.microsoft": 1, "ai.onnx.ml": 3}
 
 
 def model_of(nodes, feed, outputs, constants=(), versions=None):
-    """Returns a model of nodes whose inputs have the types and ranks of a feed, with open axes."""
+    """Returns an ONNX model of nodes. Its inputs have the types and ranks of `feed`, and open lengths."""
     inputs = [
         helper.make_tensor_value_info(
             name,
@@ -31,7 +31,7 @@ def model_of(nodes, feed, outputs, constants=(), versions=None):
 
 
 def compared(nodes, feeds, outputs, constants=(), versions=None, rtol=1e-4, atol=1e-5, level=0.0):
-    """Asserts that a model agrees with ONNX Runtime for feeds, in that order, backwards and in two threads.
+    """Asserts that a model agrees with ONNX Runtime for feeds in turn, in reverse order and in two threads.
 
     Integers may differ by `level`.
     """
@@ -58,7 +58,7 @@ def compared(nodes, feeds, outputs, constants=(), versions=None, rtol=1e-4, atol
 
 
 def assert_close(y, wanted, rtol=1e-4, atol=1e-5, level=0.0):
-    """Asserts that a result equals the expected one."""
+    """Asserts that a result is nearly equal to the expected one. Integers may differ by `level`."""
     if isinstance(wanted, (list, dict)):
         assert type(y) is type(wanted)
         pairs = zip(y, wanted, strict=True)

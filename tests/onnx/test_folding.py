@@ -20,7 +20,7 @@ def seeded():
 
 
 def counted(model):
-    """Counts the functions of each type in the graph that the model built last."""
+    """Returns how many functions of each type the graph has that the model built last."""
     graph = list(model._graphs.values())[-1]
     found = {}
     for output in graph.roots if hasattr(graph, "roots") else graph[1]:
@@ -29,7 +29,7 @@ def counted(model):
 
 
 def mixed(x):
-    """Layers of all kinds before a batch normalization, and a computed weight."""
+    """Returns a network with every kind of layer before a batch normalization, and with a computed weight."""
     h = PF.convolution(x, 6, (3, 3), pad=(1, 1), group=3, name="a")
     h = F.relu(PF.batch_normalization(h, batch_stat=False, name="a"))
     h = PF.convolution(F.transpose(h, (0, 2, 3, 1)), 4, (3, 3), channel_last=True, with_bias=False, name="b")
@@ -155,6 +155,7 @@ def test_scalars_become_arguments_and_transposes_are_folded(tmp_path):
 
 
 def test_hard_gates_become_hard_swish(tmp_path):
+    """Three forms of hard-swish are replaced by `hard_swish`, and similar functions are not."""
     x = nn.Variable((2, 3, 4))
     bounded = F.minimum_scalar(F.maximum_scalar(x * (1 / 6) + 0.5, 0.0), 1.0)
     made = [x * F.relu6(x + 3.0) * (1 / 6), bounded * x, F.hard_swish(x)]
@@ -256,7 +257,7 @@ def test_a_constant_that_is_added_to_a_layer_is_its_bias(tmp_path):
 
 def test_a_channel_gate_scales_the_next_weight_if_that_is_smaller(tmp_path):
     def gated(x, n, name, **how):
-        """A layer whose input is scaled by a gate for each channel. Returns its output and the gate."""
+        """Returns a convolution of `x`, scaled by a gate for each channel, and the gate."""
         gate = F.sigmoid(PF.convolution(F.mean(x, axis=(2, 3), keepdims=True), x.shape[1], (1, 1), name=f"{name}/gate"))
         return PF.convolution(gate * x, n, how.pop("kernel", (1, 1)), name=name, **how), gate
 

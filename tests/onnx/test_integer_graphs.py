@@ -34,16 +34,19 @@ class Net:
         return names[0] if n == 1 else names
 
     def scale(self, step, zero, dtype=None):
-        """Adds a scale and a zero point."""
+        """Adds a scale and a zero point. Returns their names."""
         return self.constant(np.float32(step)), self.constant(np.asarray(zero, dtype or self.dtype))
 
     def between(self, x, step, zero):
-        """Quantizes a value and dequantizes it again."""
+        """Quantizes a value and dequantizes it again. Returns the name of the result."""
         scale = self.scale(step, zero)
         return self.node("DequantizeLinear", self.node("QuantizeLinear", x, *scale), *scale)
 
     def weight(self, *shape, axis=None, dtype="int8", zero=0):
-        """Adds a quantized weight, dequantized for each channel or as a whole."""
+        """Adds a random quantized weight and its dequantization, by channel if `axis` is given.
+
+        Returns the name of the result.
+        """
         low, high = (-127, 128) if dtype == "int8" else (0, 256)
         levels = RNG.integers(low, high, shape).astype(dtype)
         n = () if axis is None else (shape[axis],)
@@ -62,7 +65,7 @@ class Net:
         return helper.make_model(graph, opset_imports=versions, ir_version=8)
 
     def check(self, y, functions, most=1, equal=0.99):
-        """Compares integer, float and onnxruntime results, and checks which functions the model contains."""
+        """Asserts that integer, float and onnxruntime results agree, and that the graph has these functions."""
         proto = self.model(y)
         x = RNG.uniform(-1, 1, self.shape).astype(np.float32)
         model, plain = (kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString())) for _ in range(2))
@@ -90,13 +93,14 @@ DTYPES = pytest.mark.parametrize("dtype", ["uint8", "int8"])
 
 
 def zero(dtype, at):
-    """Returns the zero point `at` levels above the least level."""
+    """Returns the zero point that is `at` levels above the least level of the type."""
     return at + np.iinfo(dtype).min
 
 
 @DTYPES
 @pytest.mark.parametrize("axis", [None, 0])
 def test_convolutions_with_functions_in_between(dtype, axis):
+    """A network of convolutions, pooling, a sum and a concatenation is computed on integers."""
     net = Net((2, 3, 9, 8), dtype)
     h = net.between("x", 0.01, zero(dtype, 120))
     w, step = net.weight(20, 3, 3, 3, axis=axis)
@@ -136,6 +140,7 @@ def test_convolutions_with_functions_in_between(dtype, axis):
 
 @DTYPES
 def test_asymmetric_padding(dtype):
+    """Convolutions and pooling with different padding at both ends are computed on integers."""
     net = Net((2, 3, 8, 9), dtype)
     h = net.between("x", 0.01, zero(dtype, 120))
     h = net.between(
@@ -170,6 +175,7 @@ def test_attention(dtype):
 
 
 def test_operators_of_levels():
+    """A chain of onnxruntime's 8-bit operators is computed on integers."""
     net = Net((2, 4, 6, 6))
     first, second = net.scale(0.01, 128), net.scale(0.02, 100)
     x = net.node("QuantizeLinear", "x", *first)
@@ -192,6 +198,7 @@ def test_operators_of_levels():
 
 
 def test_scales_that_follow_from_the_numbers():
+    """Dynamically quantized products are computed on integers."""
     net = Net((3, 7, 12))
     h, scale, at = net.node("DynamicQuantizeLinear", "x", n=3)
     w = net.constant(RNG.integers(-127, 128, (12, 10)).astype(np.int8))
@@ -219,6 +226,7 @@ def test_scales_that_follow_from_the_numbers():
 
 
 def test_quantized_outputs_and_float_outputs():
+    """Outputs may be levels or real numbers."""
     net = Net((2, 5), "int8")
     levels = net.node("QuantizeLinear", net.node("Relu", "x"), *net.scale(0.01, -100))
     net.check(levels, {"QuantizeUint8": 1, "LookupUint8": 0})

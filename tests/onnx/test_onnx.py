@@ -143,6 +143,7 @@ def test_nodes(subject):
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool"])
 @pytest.mark.parametrize("keepdims", [0, 1])
 def test_the_maximum_over_an_empty_axis(dtype, keepdims):
+    """The maximum and minimum over an empty axis are the extremes of the type."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     nodes = [helper.make_node(f"Reduce{name}", ["x", "axes"], [name], keepdims=keepdims) for name in ("Max", "Min")]
     made = helper.make_graph(
@@ -210,6 +211,7 @@ def test_a_cast_to_float16_rounds_as_float16_does():
 
 
 def test_shapes_computed_from_large_inputs():
+    """Elements are selected at positions computed from a large input. A variable as the input is refused."""
     nodes = [
         helper.make_node("Mul", ["x", "two"], ["y"]),
         helper.make_node("Greater", ["y", "three"], ["many"]),
@@ -237,6 +239,8 @@ def test_shapes_computed_from_large_inputs():
 
 
 def test_results_before_computed_shapes_are_reused():
+    """Values before a shape that depends on them are computed once in each call."""
+
     def tensor(name, *shape):
         """Describes a float tensor."""
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
@@ -304,6 +308,7 @@ def test_integers_that_float64_rounds_are_refused_inside(kind):
 
 @pytest.mark.parametrize("name", DEFINED)
 def test_operators_that_are_defined_by_others(name):
+    """At least the known number of cases passes for operators that are composed of others."""
     failed, cases = [], cases_of({("", name): None})[:: 5 if name == "Attention" else 1]
     for case in cases:
         try:
@@ -314,6 +319,7 @@ def test_operators_that_are_defined_by_others(name):
 
 
 def test_operators_of_transformers(tmp_path):
+    """Operators of Microsoft's domain that transformers use give the right values."""
     rng = np.random.default_rng(0)
 
     def tensor(name, *shape, of=None):
@@ -461,6 +467,7 @@ def test_shapes_that_are_computed_are_folded(tmp_path):
 
 
 def test_files_of_tensors_stay_in_the_folder(tmp_path, affine):
+    """External data outside of the model's folder is refused."""
     folder = tmp_path / "inside"
     folder.mkdir()
     model = onnx.load(affine[0])

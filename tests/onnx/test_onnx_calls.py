@@ -77,6 +77,7 @@ def test_outputs_are_the_callers_own(model, n):
 
 
 def test_inputs_in_any_layout(model):
+    """Inputs may be strided, unaligned, read-only, of another type or byte order."""
     wide = RNG.standard_normal((LARGE, 128)).astype(np.float32)
     shifted = np.frombuffer(b"abc" + array().tobytes(), np.uint8)[3:].view(np.float32).reshape(LARGE, 64)
     frozen = array()
@@ -221,6 +222,7 @@ def test_computed_boxes_are_selected_again_in_each_call():
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
 def test_whole_numbers_are_small_in_every_layout(dtype):
+    """`are_small_whole` finds integers that float32 cannot hold, in any layout."""
     x = np.arange(24, dtype=dtype).reshape(4, 6)
     assert are_small_whole(x)
     assert are_small_whole(x[:0])

@@ -33,7 +33,7 @@ def branch(factor):
 
 
 def if_on_a_shape():
-    """An `If` on the rank of the input. Returns the model and its NumPy version."""
+    """Returns a model with an `If` on the rank of its input, and the same in NumPy."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("Size", ["s"], ["rank"]),
@@ -45,7 +45,7 @@ def if_on_a_shape():
 
 
 def if_within_if():
-    """An `If` within an `If`."""
+    """Returns a model with an `If` within an `If`, and the same in NumPy."""
     inner = helper.make_node("If", ["flag"], ["inner"], then_branch=branch(2), else_branch=branch(3))
     value = helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)
     outer = helper.make_graph([inner], "outer", [], [value])
@@ -54,7 +54,7 @@ def if_within_if():
 
 
 def branch_that_is_an_outer_value():
-    """An `If` with a branch that is just an outer value."""
+    """Returns a model with an `If` whose branch just returns an outer value, and the same in NumPy."""
     outer = helper.make_graph([], "outer", [], [helper.make_tensor_value_info("h", TensorProto.FLOAT, None)])
     nodes = [
         constant("flag", np.array(True)),
@@ -65,7 +65,7 @@ def branch_that_is_an_outer_value():
 
 
 def adding(condition):
-    """The body of a `Loop` that adds `x`, and goes on if the output of the node `condition` is true."""
+    """Returns the body of a `Loop` that adds `x` to its value. The node `condition` says if it goes on."""
     return helper.make_graph(
         [helper.make_node("Add", ["before", "x"], ["after"]), condition],
         "body",
@@ -82,7 +82,7 @@ def adding(condition):
 
 
 def loop_of_known_length():
-    """A `Loop` of constant length."""
+    """Returns a model with a `Loop` of constant length, and the same in NumPy."""
     body = adding(helper.make_node("Identity", ["go"], ["goes"]))
     nodes = [
         constant("times", np.int64(3)),
@@ -94,7 +94,7 @@ def loop_of_known_length():
 
 
 def scan_over_constants():
-    """A `Scan` over a constant."""
+    """Returns a model with a `Scan` over a constant, and the same in NumPy."""
     body = helper.make_graph(
         [helper.make_node("Mul", ["each", "x"], ["made"])],
         "body",
@@ -115,6 +115,7 @@ CAPTURES = [if_on_a_shape, if_within_if, branch_that_is_an_outer_value, loop_of_
 @pytest.mark.parametrize("make", CAPTURES)
 @pytest.mark.parametrize("asks", [False, True], ids=["folded", "parameters"])
 def test_a_graph_inside_of_a_node_reads_outer_values_in_each_call(make, asks):
+    """Branches and loop bodies read the outer values of the current call."""
     model, expected = make()
     if asks:
         model.get_parameters()
@@ -146,6 +147,7 @@ def test_a_flag_that_is_an_input_chooses_in_each_call():
 
 
 def test_a_negative_length_is_symbolic():
+    """A length of -1 in a file is an open length."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [-1, 2])
     model = loaded([helper.make_node("Neg", ["x"], ["y"])], [x])
     assert model.shapes == {"x": (None, 2)}
@@ -272,6 +274,7 @@ def recurrent_layer(rng):
 
 @pytest.mark.parametrize("make", [quantized_product, recurrent_layer])
 def test_graphs_of_all_shapes_share_weights_and_what_follows_from_them(make):
+    """Calls with new shapes add little memory: folded weights are shared."""
     rng = np.random.default_rng(3)
     nodes, held = make(rng)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])

@@ -13,12 +13,12 @@ DOMAIN = "com.microsoft"
 
 
 def real(*shape):
-    """Returns random numbers."""
+    """Returns random normal numbers in float32."""
     return RNG.standard_normal(shape).astype(np.float32)
 
 
 def levels(dtype, *shape):
-    """Returns random levels."""
+    """Returns random 8-bit levels over almost the full range of the type."""
     found = np.iinfo(dtype)
     return RNG.integers(found.min + 1, found.max, shape).astype(dtype)
 
@@ -32,6 +32,7 @@ def node(name, inputs, outputs="y", domain=DOMAIN, **attributes):
 @pytest.mark.parametrize("activation", ["Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid"])
 @pytest.mark.parametrize("adds", [False, True])
 def test_fused_convolutions(activation, adds):
+    """`FusedConv` agrees for each activation, with and without an array to add."""
     numbers = {"LeakyRelu": [0.2], "Clip": [-0.5, 0.7], "HardSigmoid": [0.3, 0.4]}.get(activation, [])
     made = node(
         "FusedConv",
@@ -47,6 +48,7 @@ def test_fused_convolutions(activation, adds):
 
 @pytest.mark.parametrize("flags", [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (1, 1, 0, 0), (0, 0, 1, 0), (0, 0, 1, 1)])
 def test_fused_products(flags):
+    """`FusedMatMul` agrees for several combinations of transposition flags."""
     names = ["transA", "transB", "transBatchA", "transBatchB"]
     made = node("FusedMatMul", "a b", alpha=0.5, **dict(zip(names, flags, strict=True)))
 
@@ -85,6 +87,7 @@ def test_small_operators():
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 @pytest.mark.parametrize("per_column", [False, True])
 def test_products_of_levels(dtype, per_column):
+    """Matrix products of 8-bit levels agree, with scales for the matrix or for each column."""
     shape = (5,) if per_column else ()
     constants = {
         "b": levels(dtype, 4, 5),
@@ -101,7 +104,7 @@ def test_products_of_levels(dtype, per_column):
 
 
 def quantized(**names):
-    """Returns scales and zero points: `x=uint8` gives `xs` and `xz`."""
+    """Returns random scales and zero points by name: `x=uint8` gives `xs` and `xz`."""
     found = {}
     for name, dtype in names.items():
         found[f"{name}s"] = np.float32(RNG.random() * 0.05 + 0.01)
@@ -112,6 +115,8 @@ def quantized(**names):
 @pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_layers_of_levels(is_last, dtype):
+    """Pooling and convolutions on 8-bit levels agree with ONNX Runtime."""
+
     def images(n):
         """Returns n images of 8-bit levels in the layout of the node."""
         return levels(dtype, n, 6, 6, 4) if is_last else levels(dtype, n, 4, 6, 6)
@@ -136,6 +141,7 @@ def test_layers_of_levels(is_last, dtype):
 
 
 def test_elementwise_operators_of_levels():
+    """Elementwise operators of 8-bit levels agree to one level."""
     held = quantized(a=np.uint8, b=np.uint8, y=np.uint8)
     feeds = [{"a": levels(np.uint8, n, 3), "b": levels(np.uint8, n, 3)} for n in (1, 4)]
     for name in ("QLinearAdd", "QLinearMul"):
@@ -153,6 +159,7 @@ def test_elementwise_operators_of_levels():
 
 
 def test_what_is_refused_says_so():
+    """Unsupported attributes and layouts are refused, and the error names them."""
     made = node("FusedConv", "x w", activation="Gelu")
     model = kinnor.onnx.load(model_of([made], {"x": real(1, 2, 4, 4)}, ["y"], {"w": real(1, 2, 1, 1)}))
     with pytest.raises(nn.UnsupportedError, match="expected an activation of"):
@@ -200,6 +207,7 @@ def lstm_of_levels(dtype=np.int8, direction="forward", states=False, peepholes=F
 
 @pytest.mark.parametrize("settings", LSTM)
 def test_lstm_of_levels(settings):
+    """`DynamicQuantizeLSTM` agrees for several settings and lengths."""
     made, held, feed = lstm_of_levels(**settings)
     compared([made], [feed(7, 1), feed(4, 3)], ["y", "yh", "yc"], held)
 
@@ -219,6 +227,7 @@ def test_lstm_of_levels_has_no_gradient():
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("states", [False, True])
 def test_sequences_of_several_lengths(kind, direction, states):
+    """Recurrent operators agree for batches of sequences of different lengths."""
     n, gates = (2 if direction == "bidirectional" else 1), {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
     held = {"w": real(n, gates * 4, 5), "r": real(n, gates * 4, 4), "b": real(n, gates * 8)}
     outputs = ["y", "yh", *(["yc"] if kind == "LSTM" else [])]
@@ -238,7 +247,7 @@ MASKS = [None, "rows", "keys", "queries"]
 
 
 def mask(kind, batch, n_queries, n_keys):
-    """Returns a mask of a kind, as a feed."""
+    """Returns a feed with an attention mask of this kind; empty if `kind` is None."""
     if kind is None:
         return {}
     if kind == "rows":
@@ -269,6 +278,7 @@ def test_attention(kind, has_past, causal):
 
 @pytest.mark.parametrize("kind", [None, "keys"])
 def test_attention_of_levels(kind):
+    """`QAttention` agrees, with and without a mask."""
     made = node("QAttention", f"x w b xs ws {'m' if kind else '-'} xz wz", num_heads=2)
     held = {"w": levels(np.int8, 6, 24), "b": real(24), "xs": np.float32(0.02), "ws": np.float32(0.01)}
     held |= {"xz": np.uint8(120), "wz": np.int8(0)}
@@ -283,6 +293,8 @@ HEADS += [(layout, kind, False) for layout in ("cross", "cached") for kind in (N
 
 @pytest.mark.parametrize(("layout", "kind", "has_bias"), HEADS)
 def test_multi_head_attention(layout, kind, has_bias):
+    """`MultiHeadAttention` agrees for its layouts of keys and values, and its kinds of masks."""
+
     def feed(batch, time, n_keys):
         """Returns inputs of the attention: queries, keys and values in its layout, mask, and cached keys."""
         found = {"q": real(batch, time, 8)}
@@ -305,6 +317,7 @@ def test_multi_head_attention(layout, kind, has_bias):
 @pytest.mark.parametrize("is_offset", [False, True])
 @pytest.mark.parametrize("is_flat", [False, True])
 def test_rotary_positions(interleaved, is_offset, is_flat):
+    """`RotaryEmbedding` agrees for its layouts, and for positions of rows or an offset."""
     held = {"cos": real(20, 4), "sin": real(20, 4)}
 
     def feed(batch, time):
@@ -319,6 +332,7 @@ def test_rotary_positions(interleaved, is_offset, is_flat):
 @pytest.mark.parametrize("settings", [{}, {"rotary": True}, {"window": 3}, {"softcap": 2.0}, {"packed": True}])
 @pytest.mark.parametrize("stage", ["prompt", "step", "several rows"])
 def test_grouped_queries(settings, stage):
+    """`GroupQueryAttention` agrees for the first call and for calls with cached keys."""
     heads, groups, width = 4, 2, 16
     attributes = {"num_heads": heads, "kv_num_heads": groups}
     attributes |= {"do_rotary": 1} if settings.get("rotary") else {}
@@ -358,6 +372,7 @@ def test_grouped_queries(settings, stage):
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("has_zero", [False, True])
 def test_products_of_few_bits(bits, has_zero):
+    """`MatMulNBits`, with weights of few bits, agrees with ONNX Runtime."""
     n_in, n_out, block = 40, 6, 16
     n_blocks = -(-n_in // block)
     held = {"w": levels(np.uint8, n_out, n_blocks, block * bits // 8), "s": real(n_out * n_blocks) ** 2}
@@ -371,6 +386,7 @@ def test_products_of_few_bits(bits, has_zero):
 
 @pytest.mark.parametrize("name", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
 def test_normalization_of_sums(name):
+    """Normalizations of the sum of two inputs agree with ONNX Runtime."""
     names = "x s g b c" if name == "SkipLayerNormalization" else "x s g c"
     made = node(name, names, epsilon=1e-5)
     feeds = [{"x": real(n, 3, 8), "s": real(n, 3, 8)} for n in (1, 2)]

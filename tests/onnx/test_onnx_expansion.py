@@ -28,7 +28,7 @@ def model(nodes, functions=(), **held):
 
 
 def calling(n, times=2, inner=None):
-    """Returns a model with a chain of functions. Each calls the next several times; the last has the nodes `inner`."""
+    """Returns a model with `n` functions. Each calls the next one `times` times."""
     functions = []
     for i in range(n):
         names = ["a", *(f"v{k}" for k in range(times - 1)), "c"]
@@ -39,7 +39,7 @@ def calling(n, times=2, inner=None):
 
 
 def within(graph_of, levels):
-    """Returns a model with functions and branches nested in turn."""
+    """Returns a model with `levels` functions. Each contains a branch that calls the next."""
     functions = []
     for i in range(levels):
         call = oh.make_node(f"f{i + 1}", ["a"], ["o"], domain="local")
@@ -51,7 +51,7 @@ def within(graph_of, levels):
 
 
 def loops(n, turns=10, condition="Identity", count=None, held=None):
-    """Returns a model with nested loops."""
+    """Returns a model with `n + 1` nested loops of `turns` turns. `count="computed"`: inner lengths are computed."""
 
     def body(depth):
         """Returns the body of the loop at this depth."""
@@ -176,6 +176,7 @@ def test_models_with_too_many_nodes_are_refused_immediately(which, tmp_path):
     ],
 )
 def test_what_is_small_runs(made, wanted):
+    """Models with few nodes run although they use functions and loops."""
     y = kinnor.onnx.Model(made())(X)
     assert y.shape == X.shape
     if wanted is not None:

@@ -14,7 +14,7 @@ LEVELS = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
 
 
 def run(name, given, constants, dtype, output=None, **attributes):
-    """Returns the results of Kinnor and onnxruntime. `given` and `constants` hold the inputs in order, by name."""
+    """Runs a quantized operator in Kinnor and in onnxruntime, and returns both results."""
     order = [*given, *constants]
     order.sort(key=lambda key: int(key[1:]))
     inputs = [helper.make_tensor_value_info(key, LEVELS[dtype], x.shape) for key, x in given.items()]
@@ -79,6 +79,7 @@ def test_arithmetic(name, dtype, shapes):
     ],
 )
 def test_functions_of_one_input(name, attributes, dtype):
+    """Quantized functions of one input agree to one level."""
     zeros = levels(dtype, 2)
     last = 0.01 if name in ("QLinearSigmoid", "QLinearSoftmax") else 0.05
     found, wanted = run(

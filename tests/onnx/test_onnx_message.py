@@ -34,7 +34,7 @@ def arrays():
 
 
 def whole(path):
-    """Returns the message, with the tensors that were left in the file."""
+    """Reads a file and returns its message, with the tensors that the reader left in the file filled in."""
     model, tensors = message.read(path, onnx)
     with tensors.opened() as of:
         for tensor in model.graph.initializer:

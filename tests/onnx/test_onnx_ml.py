@@ -14,12 +14,12 @@ DOMAIN = "ai.onnx.ml"
 
 
 def real(*shape):
-    """Returns random numbers."""
+    """Returns random normal numbers in float32."""
     return RNG.standard_normal(shape).astype(np.float32)
 
 
 def node(name, inputs, outputs="y", **attributes):
-    """Returns a node of the domain."""
+    """Returns a node of the domain `ai.onnx.ml`. Names of inputs and outputs are separated by spaces."""
     return helper.make_node(name, inputs.split(), outputs.split(), domain=DOMAIN, **attributes)
 
 
@@ -29,7 +29,7 @@ def feeds(n_features, *rows):
 
 
 def trees(n_trees, n_targets, kind, modes=("BRANCH_LEQ",), only=None, positive=False, n_features=4):
-    """Returns the attributes of random trees."""
+    """Returns random trees as the attributes of a node. `kind` is the prefix of its leaves: `target` or `class`."""
     found = {f"nodes_{key}": [] for key in ("treeids", "nodeids", "featureids", "values", "modes")}
     found |= {f"nodes_{key}": [] for key in ("truenodeids", "falsenodeids", "missing_value_tracks_true")}
     found |= {f"{kind}_{key}": [] for key in ("treeids", "nodeids", "ids", "weights")}
@@ -68,6 +68,7 @@ def trees(n_trees, n_targets, kind, modes=("BRANCH_LEQ",), only=None, positive=F
 @pytest.mark.parametrize("n_targets", [1, 3])
 @pytest.mark.parametrize("has_base", [False, True])
 def test_regression_by_trees(aggregate, n_targets, has_base):
+    """`TreeEnsembleRegressor` agrees for each way to combine trees."""
     base = {"base_values": [0.5] * n_targets} if has_base else {}
     attributes = trees(6, n_targets, "target")
     made = node("TreeEnsembleRegressor", "x", n_targets=n_targets, aggregate_function=aggregate, **attributes, **base)
@@ -75,6 +76,7 @@ def test_regression_by_trees(aggregate, n_targets, has_base):
 
 
 def test_missing_numbers_and_other_comparisons_in_trees():
+    """Trees agree if inputs are NaN, and for each comparison of a node."""
     modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
     given = feeds(4, 20, 3)
     for feed in given:
@@ -86,6 +88,7 @@ def test_missing_numbers_and_other_comparisons_in_trees():
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes_by_trees(transform, n_classes):
+    """`TreeEnsembleClassifier` agrees in labels and scores for each transform of scores."""
     labels = {"classlabels_int64s": [5, 2, 9][:n_classes]}
     made = node(
         "TreeEnsembleClassifier", "x", "l y", post_transform=transform, **trees(6, n_classes, "class"), **labels
@@ -103,6 +106,7 @@ def test_classes_by_trees(transform, n_classes):
 @pytest.mark.parametrize("base", [None, [0.25]])
 @pytest.mark.parametrize("only", [0, 1])
 def test_two_classes_by_one_score(transform, positive, base, only):
+    """`TreeEnsembleClassifier` agrees if trees have scores for one of two classes only."""
     attributes = trees(4, 2, "class", only=only, positive=positive)
     attributes |= {} if base is None else {"base_values": base}
     labels = {"classlabels_strings": ["no", "yes"]}
@@ -127,6 +131,7 @@ def test_trees_that_do_not_fit_are_refused():
 
 
 def test_labels_and_tables_of_scores():
+    """Classifiers return labels, and `ZipMap` a table of scores by label."""
     for labels in ({"classlabels_strings": ["b", "a", "c"]}, {"classlabels_int64s": [3, 1, 2]}):
         nodes = [
             node("TreeEnsembleClassifier", "x", "l s", post_transform="SOFTMAX", **trees(3, 3, "class"), **labels),
@@ -138,6 +143,7 @@ def test_labels_and_tables_of_scores():
 @pytest.mark.parametrize("transform", ["NONE", "SOFTMAX", "LOGISTIC"])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_linear_models(transform, n):
+    """`LinearRegressor` and `LinearClassifier` agree."""
     attributes = {"coefficients": real(n * 4).tolist(), "post_transform": transform, "intercepts": real(n).tolist()}
     compared([node("LinearRegressor", "x", targets=n, **attributes)], feeds(4), ["y"])
     labels = {"classlabels_ints": [4, 6, 1][: max(n, 2)]}
@@ -155,6 +161,7 @@ KERNELS = [
 
 @pytest.mark.parametrize(("kernel", "numbers"), KERNELS)
 def test_regression_by_support_vectors(kernel, numbers):
+    """`SVMRegressor` agrees for each kernel."""
     attributes = {"kernel_type": kernel, "rho": [0.3], "kernel_params": numbers}
     vectors = {"n_supports": 5, "support_vectors": real(20).tolist(), "coefficients": real(5).tolist()}
     compared([node("SVMRegressor", "x", **attributes, **vectors)], feeds(4), ["y"])
@@ -165,6 +172,7 @@ def test_regression_by_support_vectors(kernel, numbers):
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("has_probabilities", [False, True])
 def test_classes_by_support_vectors(kernel, numbers, n_classes, has_probabilities):
+    """`SVMClassifier` agrees for each kernel, with and without probabilities."""
     counts, n_pairs = [2, 3, 2][:n_classes], n_classes * (n_classes - 1) // 2
     n = sum(counts)
     attributes = {
@@ -201,6 +209,7 @@ def test_features():
 
 
 def test_chosen_features():
+    """`ArrayFeatureExtractor` selects columns at constant and computed indices."""
     compared([node("ArrayFeatureExtractor", "x p")], feeds(4), ["y"], {"p": np.array([2, 0])})
     given = [{"p": RNG.integers(0, 3, (1, n))} for n in (2, 5)]
     compared([node("ArrayFeatureExtractor", "w p")], given, ["y"], {"w": np.array([7, 8, 9])})
@@ -211,6 +220,7 @@ WORDS = np.array(["b", "a", "odd", "c"])
 
 
 def test_encoded_labels():
+    """`LabelEncoder` agrees for all types of keys and values."""
     numbers = [{"x": RNG.integers(0, 5, (n, 2))} for n in (2, 4)]
     words = [{"x": WORDS[RNG.integers(0, 4, (n, 2))]} for n in (2, 4)]
     reals = [{"x": np.array([[0.5, np.nan, 3.0], [1.0, 1.5, np.nan]], np.float32)[:n]} for n in (2, 1)]
@@ -232,6 +242,7 @@ def test_encoded_labels():
 
 
 def test_encoded_categories():
+    """`OneHotEncoder` agrees for words and numbers. Unknown categories are refused on request."""
     words = [{"x": WORDS[RNG.integers(0, 4, (n, 1))]} for n in (2, 4)]
     compared([node("OneHotEncoder", "x", cats_strings=["a", "b", "c"])], words, ["y"])
     numbers = [{"x": RNG.integers(0, 5, (n, 1))} for n in (2, 4)]
@@ -243,6 +254,7 @@ def test_encoded_categories():
 
 
 def test_strings_are_moved():
+    """Operators that move elements also move strings."""
     labels = np.array(["no", "yes", "maybe"], object)
     nodes = [
         helper.make_node("ArgMax", ["x"], ["at"], axis=1, keepdims=0),
@@ -267,6 +279,7 @@ def test_strings_are_moved():
 
 
 def test_strings_without_a_place_are_refused_where_they_matter():
+    """Strings that the model does not contain are refused if they are an output or a number is needed."""
     x = helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])
     y = helper.make_tensor_value_info("y", TensorProto.STRING, ["n"])
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "net", [x], [y])
@@ -282,6 +295,7 @@ def test_strings_without_a_place_are_refused_where_they_matter():
 
 
 def test_gradients_of_features():
+    """Gradients go through scaled and normalized features."""
     nodes = [node("Scaler", "x", "h", offset=[0.5], scale=[2.0]), node("Normalizer", "h", "y", norm="L2")]
     model = kinnor.onnx.load(model_of(nodes, feeds(4)[0], ["y"]))
     x = nn.Variable.from_numpy_array(real(3, 4), need_grad=True)
@@ -303,6 +317,7 @@ def cases():
 
 
 def test_node_cases_of_the_package():
+    """Node tests of the package `onnx` for this domain pass."""
     found = cases()
     assert len(found) >= 8, "counted with version 1.23 of the package"
     for case in found:

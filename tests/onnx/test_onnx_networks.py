@@ -106,6 +106,7 @@ def test_einsum(tmp_path):
 
 
 def test_networks_of_the_examples(tmp_path, monkeypatch):
+    """Networks of the examples give the same by Kinnor, by onnxruntime, and loaded again."""
     monkeypatch.syspath_prepend(EXAMPLES)
     lenet = runpy.run_path(str(EXAMPLES / "lenet.py"))["lenet"]
     features = runpy.run_path(str(EXAMPLES / "frozen_network.py"))["random_features"]
@@ -141,6 +142,7 @@ def test_the_command_converts_both_ways(tmp_path, monkeypatch, capsys):
 
 
 def test_the_bench_of_models(capsys, monkeypatch):
+    """The bench of ONNX models prints a row for each network, with each option."""
     monkeypatch.setattr(
         "sys.argv", ["onnx_models.py", "lstm", "gpt2", "--batch", "1", "--threads", "1", "--seconds", "0.05"]
     )

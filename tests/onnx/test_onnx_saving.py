@@ -34,7 +34,7 @@ def listed(made):
 
 
 def run(path, given):
-    """Runs a file by onnxruntime."""
+    """Runs an ONNX file by onnxruntime and returns its outputs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -109,6 +109,7 @@ def test_functions(tmp_path, opset):
 
 
 def test_every_row_is_tried():
+    """Every exporter has a row of the table that uses it."""
     kinds = set()
     for row in rows(1):
         for y in built(row)[1]:
@@ -120,6 +121,7 @@ def test_every_row_is_tried():
 @pytest.mark.parametrize("layer", [PF.binary_connect_affine, PF.binary_weight_affine])
 @pytest.mark.parametrize("outputs", [4, (2, 3)])
 def test_affine_layers_of_binary_weights(tmp_path, opset, layer, outputs):
+    """Affine layers with binary weights are exported and give the same numbers."""
     x = variable(np.random.RandomState(0).randn(3, 5))
     with nn.parameter_scope("", {}):
         y = layer(x, outputs, quantize_zero_to=-1.0, b_init=np.ones(outputs))
@@ -132,6 +134,7 @@ def test_affine_layers_of_binary_weights(tmp_path, opset, layer, outputs):
 @pytest.mark.parametrize("layer", [PF.binary_connect_convolution, PF.binary_weight_convolution])
 @pytest.mark.parametrize("args", [{}, {"pad": (1, 2), "stride": (2, 1), "with_bias": False}])
 def test_convolutions_of_binary_weights(tmp_path, layer, args):
+    """Convolutions with binary weights are exported and give the same numbers."""
     x = variable(np.random.RandomState(0).randn(3, 4, 6, 5))
     with nn.parameter_scope("", {}):
         y = layer(x, 6, (3, 3), **args)
@@ -148,6 +151,7 @@ def network(n=2):
 
 
 def test_names_of_parameters_inputs_and_outputs(tmp_path):
+    """The file has the given names of inputs, outputs and network, and the paths of parameters."""
     x, y = network()
     kinnor.onnx.save({"scores": y}, tmp_path / "net.onnx", {"image": x}, name="small")
     proto = onnx.load(tmp_path / "net.onnx")
@@ -222,6 +226,7 @@ def test_functions_that_cannot_be_exported_are_named(tmp_path):
 
 
 def test_tensors_outside_of_the_file(tmp_path):
+    """With `external_data`, tensors are saved in a second file."""
     x, y = network()
     path = tmp_path / "net.onnx"
     kinnor.onnx.save(y, path, {"x": x}, external_data=True)
@@ -251,6 +256,7 @@ def test_models(tmp_path):
 
 
 def test_inputs_of_whole_numbers(tmp_path):
+    """A network whose input is whole numbers is exported."""
     x = nn.Variable.from_numpy_array(np.array([[0, 2], [1, 1], [2, 0]]))
     y = PF.embed(x, 3, 4, name="e")
     kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
@@ -264,7 +270,7 @@ def test_what_is_no_network_is_not_written(tmp_path, kind):
     path, other = tmp_path / f"net.{kind}", nn.Variable((1, 2))
 
     def written(outputs, inputs):
-        """Writes a file of the kind."""
+        """Writes a file in the format of the test."""
         return kinnor.onnx.save(outputs, path, inputs) if kind == "onnx" else nn.save(path, outputs, inputs)
 
     for outputs, inputs, told in (

@@ -24,7 +24,7 @@ KINDS["has"] = helper.make_tensor_type_proto(TensorProto.BOOL, [])
 
 
 def made(nodes, inputs, outputs, **constants):
-    """Returns a model whose inputs and outputs have the types in `KINDS`."""
+    """Returns a model whose inputs and outputs have the types that `KINDS` lists for their names."""
     held = [helper.make_tensor(name, TensorProto.INT64, np.shape(v), np.ravel(v)) for name, v in constants.items()]
     sides = ([helper.make_value_info(name, KINDS[name]) for name in names] for names in (inputs, outputs))
     graph = helper.make_graph(nodes, "net", *sides, held)
@@ -56,6 +56,7 @@ SPLIT = made(
 
 
 def test_sequences_inside_of_a_model():
+    """A model with a sequence inside and as an output gives the same as onnxruntime, and has gradients."""
     x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
     session = onnxruntime.InferenceSession(SPLIT.SerializeToString())
     wanted, parts = session.run(None, {"x": x})
@@ -75,6 +76,7 @@ def test_sequences_inside_of_a_model():
 
 @pytest.mark.parametrize(("new_axis", "axis"), [(0, 1), (0, -2), (1, 0), (1, -1)])
 def test_sequences_that_models_take(new_axis, axis):
+    """A model takes a list or tuple of arrays or variables, of any length."""
     model = kinnor.onnx.Model(
         made([node("ConcatFromSequence", "xs", "y", axis=axis, new_axis=new_axis)], ["xs"], ["y"])
     )
@@ -96,6 +98,7 @@ def test_sequences_that_models_take(new_axis, axis):
 
 
 def test_positions_that_are_computed():
+    """Positions out of range, values of the wrong kind and wrong lengths are refused."""
     built = made([node("SequenceConstruct", "x x", "xs"), node("SequenceAt", "xs place", "y")], ["x"], ["y"], place=2)
     with pytest.raises(kinnor.onnx.OnnxError, match="SequenceAt: expected a place from -2 to 1, got 2"):
         kinnor.onnx.Model(built)(np.ones(2, np.float32))
@@ -112,6 +115,7 @@ def test_positions_that_are_computed():
 
 
 def test_optional_values():
+    """A model takes an array or None as an optional input. It refuses None where it needs an array."""
     nodes = [node("OptionalHasElement", "maybe", "has"), node("Identity", "maybe", "still")]
     built = made(nodes, ["maybe"], ["has"])
     built.graph.output.append(helper.make_value_info("still", KINDS["maybe"]))

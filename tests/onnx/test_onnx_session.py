@@ -67,6 +67,7 @@ def reference():
 
 @pytest.mark.parametrize("kind", ["path", "text", "bytes", "bytearray", "message"])
 def test_a_model_is_read_from(kind, tmp_path):
+    """A model is loaded from a path, bytes or a message, which stays unchanged."""
     proto, path = network(), tmp_path / "net.onnx"
     onnx.save(proto, path)
     content = proto.SerializeToString()
@@ -79,6 +80,7 @@ def test_a_model_is_read_from(kind, tmp_path):
 
 
 def test_external_data_of_a_model_in_memory(tmp_path):
+    """A model of bytes reads its external data from a given folder only."""
     path = tmp_path / "net.onnx"
     onnx.save(network(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
     content = path.read_bytes()
@@ -172,6 +174,7 @@ def test_threads_share_a_session(session):
 
 
 def test_values_and_bindings(session):
+    """`OrtValue` and IO bindings work as in ONNX Runtime."""
     x = kinnor.onnx.OrtValue.ortvalue_from_numpy(FEED["x"])
     n = kinnor.onnx.OrtValue.ortvalue_from_shape_and_type([2], np.int64)
     n.update_inplace(FEED["n"])
@@ -198,6 +201,7 @@ def test_values_and_bindings(session):
 
 
 def test_a_run_in_another_thread_calls_back(session):
+    """`run_async` calls back with the outputs, the user's object and the error text."""
     done, found = threading.Event(), []
 
     def callback(outputs, data, text):
@@ -287,6 +291,7 @@ def test_programs_for_onnx_runtime_run_unchanged(tmp_path):
 
 
 def test_tests_and_workers_find_the_name(tmp_path):
+    """Test runs and child processes import the replacement of `onnxruntime`."""
     (tmp_path / "test_theirs.py").write_text(
         "import subprocess, sys, onnxruntime\n"
         "TEXT = 'import onnxruntime; print(onnxruntime.__kinnor__)'\n"

@@ -90,7 +90,7 @@ def sample(step: int) -> np.ndarray:
 
 
 def units(got: np.ndarray, exact: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """Returns the error in ulp of `of`. Infinite where exactly one of the two values is a number."""
+    """Returns the error in ulp of `of`. Infinite if exactly one of result and exact value is not finite."""
     with np.errstate(over="ignore"):
         nearest, place = exact.astype(np.float32), np.spacing(np.abs(of.astype(np.float32))).astype(np.float64)
     same = (got == nearest) & ~np.isfinite(nearest) | np.isnan(got) & np.isnan(exact)

@@ -43,7 +43,7 @@ FILLS = ["count", "zero", "one", "negative", "nan", "inf", "huge"]
 
 
 def filled(shape: tuple[int, ...], dtype: Any, how: str) -> np.ndarray:
-    """Returns an array of ordinary or extreme numbers."""
+    """Returns an array of ordinary or extreme numbers, as `how` says."""
     n = int(np.prod(shape))
     x = {
         "count": np.arange(n) % 5,
@@ -65,7 +65,7 @@ def numpy_array(choose: Choose) -> np.ndarray:
 
 
 def variable(choose: Choose) -> Any:
-    """Returns a variable in one of its possible states, such as cleared, shared or computed."""
+    """Returns a random variable in one of its possible states, such as cleared, shared or computed."""
     kind = choose(["leaf", "leaf", "leaf", "array", "result", "forwarded", "cleared", "empty", "narrow"])
     if kind == "empty":
         return nn.Variable(choose(SHAPES), need_grad=choose([True, False, None]))

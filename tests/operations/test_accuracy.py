@@ -34,6 +34,7 @@ def test_functions_of_each_element():
 
 
 def test_operations_on_several_elements():
+    """The listed errors of operations that are not elementwise hold for the table's rows."""
     listed = {}
     for row in ROWS:
         if len(row) == 2 and row[1].startswith("`"):
@@ -45,6 +46,7 @@ def test_operations_on_several_elements():
 
 @pytest.mark.parametrize("n", [10**4, 10**6])
 def test_long_sums(n):
+    """The listed errors of sums of `n` numbers hold."""
     errors = next(row[1:] for row in ROWS if row[0] == f"{n:,}")
     for (name, error), listed in zip(accuracy.of_sums(n).items(), errors, strict=True):
         assert error <= float(listed), name

@@ -27,7 +27,7 @@ def reference(q, k, v, mask=None, causal=False):
 
 
 def variables(arrays):
-    """Returns variables that require gradients."""
+    """Returns a variable that requires a gradient for each array."""
     return [nn.Variable.from_numpy_array(x, need_grad=True) for x in arrays]
 
 
@@ -132,7 +132,7 @@ def test_memory_does_not_grow_with_the_product_of_lengths():
 
 
 def heads(query, key, value, n, *weights, bias_k=None, bias_v=None, additive=None, padding=None):
-    """Multi-head attention in NumPy, by NNabla's formula."""
+    """Returns multi-head attention with `n` heads in NumPy, by NNabla's formula."""
     q, k, v = (x @ w + b for x, w, b in zip((query, key, value), weights[:3], weights[4:7], strict=True))
     if bias_k is not None:
         k, v = (np.concatenate([x, np.broadcast_to(b, (1, *x.shape[1:]))]) for x, b in ((k, bias_k), (v, bias_v)))

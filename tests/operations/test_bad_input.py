@@ -42,6 +42,7 @@ def test_wrong_arguments(kind, count, tmp_path):
 
 
 def test_iterables_without_end():
+    """Endless iterables are refused as arguments, in every place that takes a sequence."""
     x = nn.Variable((2, 3))
     calls = {
         "axis": lambda endless: F.sum(x, axis=endless),
@@ -78,6 +79,7 @@ def test_iterables_without_end():
 
 
 def test_long_lists_are_taken():
+    """Lists of 70,000 entries are processed."""
     many = 70_000
     assert nn.forward_all([nn.Variable(())] * many) is None
     with pytest.raises(nn.Error):
@@ -85,6 +87,7 @@ def test_long_lists_are_taken():
 
 
 def test_shapes_with_too_many_elements():
+    """Shapes with more elements than any memory holds raise ShapeError or MemoryError."""
     x = nn.Variable((2, 3))
     with pytest.raises(nn.ShapeError, match="reshape"):
         F.reshape(x, (2**62, 4))
@@ -102,6 +105,7 @@ def test_backward_after_a_refused_forward():
 
 
 def test_function_called_with_another_number_of_inputs():
+    """A handle on a function refuses another number of inputs."""
     x = nn.Variable((2, 3))
     with pytest.raises(TypeError, match="expected 2 inputs, got 1"):
         (x + x).parent(x)
@@ -306,12 +310,14 @@ def test_schedules():
 
 
 def test_invalid_modes():
+    """`enable_grad` takes no arguments but a function."""
     for refused in (-1, 0, "yes", False):
         with pytest.raises(nn.CallError, match="enable_grad"):
             autodiff.enable_grad(refused)
 
 
 def test_invalid_initial_gradients():
+    """Initial gradients of wrong types raise TypeError."""
     x = nn.Variable.from_numpy_array(np.ones(4, np.float32), need_grad=True)
     with nn.auto_forward():
         y = x * x
@@ -328,6 +334,7 @@ def test_invalid_initial_gradients():
 
 
 def test_bfloat16_starts_a_gradient():
+    """An initial gradient may be an array of bfloat16."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = nn.Variable.from_numpy_array(np.full(2, 3.0, np.float32), need_grad=True)
     seed = np.array([1.0, 10.0], ml_dtypes.bfloat16)

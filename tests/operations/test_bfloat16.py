@@ -42,7 +42,7 @@ def rounded(array: np.ndarray) -> np.ndarray:
 
 
 def stored(array: np.ndarray, kind: str) -> nn.Variable:
-    """Returns a leaf with a gradient that stores float32 or bfloat16."""
+    """Returns a leaf that needs a gradient and whose values are stored as `kind`, float32 or bfloat16."""
     v = nn.Variable(array.shape, need_grad=True)
     v.data.cast(BFLOAT16 if kind == "bfloat16" else np.float32)[...] = array
     return v
@@ -54,7 +54,7 @@ def bits(v: Any) -> bytes:
 
 
 def products(rng: np.random.Generator, values: Callable[..., np.ndarray]) -> Iterator[tuple[Any, ...]]:
-    """Yields operands of products in each layout, with the function, and the gradient of the output."""
+    """Yields operands of products in every size and layout: left, right, output gradient, and what is transposed."""
     for m, n, k in SIZES:
         for ta, tb in [(False, False), (False, True), (True, False), (True, True)]:
             a = values(rng, (k, m) if ta else (m, k))
@@ -63,17 +63,20 @@ def products(rng: np.random.Generator, values: Callable[..., np.ndarray]) -> Ite
 
 
 def whole(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns small whole numbers, whose sums of products are exact in float32."""
+    """Returns random whole numbers from -3 to 3, whose sums of products are exact in float32."""
     return rng.integers(-3, 4, shape).astype(np.float32)
 
 
 def real(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns normal numbers."""
+    """Returns random normal numbers in float32."""
     return rng.normal(size=shape).astype(np.float32)
 
 
 def run(a: np.ndarray, b: np.ndarray, gy: np.ndarray, ta: bool, tb: bool, kinds: tuple[str, str]) -> list[np.ndarray]:
-    """Returns a product and both gradients."""
+    """Returns the product of `a` and `b` under `autocast`, and both gradients.
+
+    `kinds` are the types that they are stored in.
+    """
     x, w = stored(a, kinds[0]), stored(b, kinds[1])
     with nn.autocast():
         y = F.batch_matmul(x, w, transpose_a=ta, transpose_b=tb)
@@ -83,7 +86,7 @@ def run(a: np.ndarray, b: np.ndarray, gy: np.ndarray, ta: bool, tb: bool, kinds:
 
 
 def expected(a: np.ndarray, b: np.ndarray, gy: np.ndarray, ta: bool, tb: bool) -> list[np.ndarray]:
-    """Returns the same of rounded operands in float64."""
+    """Returns the product and both gradients of the operands rounded to bfloat16, computed in float64."""
     a, b, gy = rounded(a), rounded(b), rounded(gy)
     left, right = a.T if ta else a, b.T if tb else b
     ga, gb = gy @ right.T, left.T @ gy
@@ -108,7 +111,7 @@ def test_products_have_the_errors_of_their_operands_and_of_sums_in_float32(kinds
 
 
 def layer(x: nn.Variable, kind: str) -> nn.Variable:
-    """Applies a layer of products with a bias."""
+    """Applies the layer `kind`, with a weight and a bias as parameters."""
     if kind == "affine":
         return PF.affine(x, 21, name="w", b_init=nn.initializer.UniformInitializer((-1, 1)))
     kernel = (1, 1) if "pointwise" in kind else (3, 3)

@@ -47,6 +47,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients(case):
+    """Values equal NumPy's, and gradients match numeric derivatives."""
     equation, *shapes = case
     r = np.random.RandomState(0)
     arrays = [r.randn(*s) if s else np.array(r.randn()) for s in shapes]
@@ -122,6 +123,7 @@ def test_invalid_equations_are_refused(equation, shapes, error, text):
 
 
 def test_arrays_are_needed():
+    """`einsum` refuses calls without variables."""
     with pytest.raises(nn.CallError, match="got none"):
         F.einsum(equation="")
     with pytest.raises(nn.CallError, match="got ndarray"):

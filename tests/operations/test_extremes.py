@@ -35,7 +35,10 @@ def leaves(arrays):
 
 
 def differentiated(function, arrays, mode, gy):
-    """Returns the gradients of `function(*arrays)` for the output gradient `gy`."""
+    """Returns the gradients of `function(*arrays)` for the output gradient `gy`.
+
+    `mode` selects kernels or graph rules.
+    """
     xs = leaves(arrays)
     if mode == "graph":
         y = function(*xs)
@@ -58,18 +61,18 @@ def differentiated(function, arrays, mode, gy):
 
 
 def by_quotient(a, b):
-    """Returns the derivatives of `a / b`."""
+    """Returns the derivatives of `a / b` by `a` and by `b`."""
     return 1 / b, -a / b / b
 
 
 def by_angle(y, x):
-    """Returns the derivatives of `atan2(y, x)`."""
+    """Returns the derivatives of `atan2(y, x)` by `y` and by `x`."""
     square = y * y + x * x
     return x / square, -y / square
 
 
 def by_power(x, y):
-    """Returns the derivatives of `x ** y`."""
+    """Returns the derivatives of `x ** y` by `x` and by `y`."""
     return (np.where(y == 0, 0, y * x ** (y - 1)), x**y * np.log(x))
 
 
@@ -130,7 +133,7 @@ def test_a_quotient_with_a_subnormal_number_has_a_gradient(mode):
 
 
 def derivatives_of(function, x, count, how, kind):
-    """Returns the first derivatives of `function`."""
+    """Returns the first `count` derivatives of `function` at `x`."""
     found = []
     with context(kind):
         (v,) = leaves([x])
@@ -188,6 +191,7 @@ def test_powers_at_zero_have_four_derivatives(name, how):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_powers_of_zero_and_roots_of_minus_zero(mode):
+    """Derivatives of powers at base or exponent zero are exact, by kernels and by rules."""
     x = np.array([2.0, 0.5, 1e-3], np.float32)
     (g,) = differentiated(lambda v: F.r_pow_scalar(v, val=0.0), [x], mode, np.ones(3, np.float32))
     assert g.tolist() == [0, 0, 0]
@@ -230,6 +234,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_functions_near_their_limits(name):
+    """Functions are exact to a few ulp where they approach a limit."""
     function, exact, (low, high), bound = LIMITS[name]
     x = np.linspace(low, high, 100_003).astype(np.float32)
     y = function(nn.Variable.from_numpy_array(x))
@@ -250,6 +255,7 @@ GRADIENTS_NEAR_LIMITS = {
 @pytest.mark.parametrize("mode", ["static", "graph"])
 @pytest.mark.parametrize("name", GRADIENTS_NEAR_LIMITS)
 def test_gradients_near_limits(name, mode):
+    """Gradients near limits of a function are exact to the given units of rounding."""
     function, exact, (low, high), bound = GRADIENTS_NEAR_LIMITS[name]
     x = np.linspace(low, high, 50_021).astype(np.float32)
     wide = x.astype(WIDE)
@@ -302,7 +308,10 @@ def test_slopes_at_the_first_and_last_elements_are_from_inside(mode, kind, axes)
 
 
 def reflected(place, n, corners):
-    """Returns the reflected position in an image of `n` elements for a position outside of it."""
+    """Returns where a position outside of an image of `n` elements is after reflection.
+
+    `corners`: at element centers.
+    """
     low, high = (0.0, n - 1.0) if corners else (-0.5, n - 0.5)
     rest = np.fmod(abs(place - WIDE(low)), 2 * (high - low))
     return float(min(max(low + min(rest, 2 * (high - low) - rest), 0.0), n - 1.0))
@@ -342,6 +351,7 @@ def test_places_however_far_are_reflected_into_the_image(mode, corners, kind):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_is_infinite_stays_with_the_element_that_it_is_a_gradient_of(mode):
+    """Infinite elements and gradients of a resized image reach only the elements that share them."""
     x = np.array([[1.0, 2.0, 3.0]], np.float32)
     for arguments, count in (
         ({"align_corners": True}, 3),
@@ -435,6 +445,7 @@ def test_patches_and_initial_values_do_not_reach_the_end_of_their_range():
 
 @pytest.mark.parametrize("n", [1, 10, 1000])
 def test_rates_that_have_reached_their_end_stay_there(n):
+    """Learning rates never rise again after the end of a schedule."""
     schedules = (
         CosineScheduler(0.1, n),
         PolynomialScheduler(0.1, n, 2.0),
@@ -451,6 +462,7 @@ def test_rates_that_have_reached_their_end_stay_there(n):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_weights_of_zero_are_normalized_to_zero_and_leave_again(mode):
+    """`spectral_norm` of zeros is zero and leaves `u` as it is, so that other weights are normalized later."""
     u = nn.Variable.from_numpy_array(np.array([0.6, 0.8], np.float32))
     zeros, ones = np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32)
     for eps in (1e-12, 0.0):

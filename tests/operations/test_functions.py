@@ -37,7 +37,7 @@ def test_the_stub_is_up_to_date():
 
 
 def arguments(y):
-    """Returns the arguments of the function that computed `y`."""
+    """Returns the arguments of the function that computed `y`, as the graph stores them."""
     return (y[0] if isinstance(y, tuple) else y).parent.info.args
 
 
@@ -178,6 +178,7 @@ def test_batch_normalization_returns_statistics_on_request():
 
 @pytest.mark.parametrize("number", [0, 1, 5])
 def test_linspace_and_arange_count(number):
+    """`linspace` and `arange` accept each type of number and match NumPy."""
     with nn.auto_forward():
         np.testing.assert_allclose(F.linspace(1, 3, number).d, np.linspace(1, 3, number), rtol=1e-6)
         np.testing.assert_allclose(F.arange(0, number, 0.5).d, np.arange(0, number, 0.5))
@@ -277,6 +278,7 @@ def test_threads_are_set_and_change_no_number():
 
 
 def test_the_configuration_is_shown(capsys):
+    """`show_config` prints version, instruction set, threads and memory."""
     nn.show_config()
     shown = capsys.readouterr().out
     for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory"):
@@ -296,6 +298,7 @@ def test_the_configuration_is_shown(capsys):
     ],
 )
 def test_parts_that_cannot_be_joined(given, error, told):
+    """`concatenate_parts` refuses axes and ranges that do not fit the inputs."""
     args = {"axis": 1, "along": 0, "start": [0, 1], "stop": [2, 3], **given}
     with pytest.raises(error, match=told):
         F.concatenate_parts(nn.Variable((3, 1, 2)), nn.Variable((4, 5, 2)), **args)

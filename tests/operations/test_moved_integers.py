@@ -24,7 +24,7 @@ MOVING = {
 
 
 def integers(x):
-    """Returns large odd integers in the shape of an input. Indices stay as they are."""
+    """Returns large odd integers, which float32 cannot hold, in the shape of a real input. Indices stay as they are."""
     if x is None or x.dtype.kind != "f":
         return x
     return LARGE + 2 * np.arange(x.size, dtype=np.int64).reshape(x.shape)

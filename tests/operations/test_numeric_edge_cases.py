@@ -220,6 +220,7 @@ def test_random_arguments():
 
 
 def test_ranges_wider_than_the_largest_number():
+    """`F.rand` draws from a range that is wider than the largest number."""
     y = F.rand(-3e38, 3e38, (1000,), seed=1)
     y.forward()
     assert np.isfinite(y.d).all() and len(np.unique(y.d)) > 900 and abs(np.sign(y.d).mean()) < 0.2

@@ -39,6 +39,7 @@ def test_forward(row):
 
 @over(certain)
 def test_forward_in_double(row):
+    """In double precision, outputs equal the reference."""
     with nn.context_scope(DOUBLE):
         ys = call(row, variables(row))
         for y in ys:
@@ -48,6 +49,7 @@ def test_forward_in_double(row):
 
 @over(lambda row: smooth(row) and row.gradient is None)
 def test_gradient_is_derivative(row):
+    """In double precision, gradients equal finite differences."""
     with nn.context_scope(DOUBLE):
         xs = variables(row)
         loss = loss_of(row, call(row, xs))
@@ -64,6 +66,7 @@ def test_gradient_is_derivative(row):
 
 @over(lambda row: smooth(row) and row.gradient is not None)
 def test_gradient_that_the_operation_defines_itself(row):
+    """Gradients that differ from the derivative equal the reference that the row gives."""
     with nn.context_scope(DOUBLE):
         expected = row.gradient(*factors(row), *row.inputs)
         close(differentiate(row), expected, 1e-12, 1e-13, row)
@@ -107,6 +110,7 @@ def test_second_derivative(row):
 
 @over(smooth)
 def test_gradient_in_float(row):
+    """In single precision, gradients equal those in double precision to the tolerance of the row."""
     single = differentiate(row)
     with nn.context_scope(DOUBLE):
         double = differentiate(row)

@@ -76,7 +76,7 @@ def test_results_on_arrays_equal_results_on_variables(row):
 
 
 def behind(row, xs):
-    """Returns the inputs, each behind a function that the operation may not overwrite, so that they can be cleared."""
+    """Returns each input behind a multiplication by 1, so that its value can be cleared and recomputed."""
     through = []
     for i, x in enumerate(xs):
         through.append(F.mul_scalar(x, 1.0) if i in row.wanted and i not in row.writes else x)
@@ -84,7 +84,7 @@ def behind(row, xs):
 
 
 def behind_gradients(row, forward=None, backward=None, hold=False, recompute=False):
-    """Returns gradients through functions whose values may be cleared."""
+    """Returns the gradients of a row through intermediate values, which the runs may clear unless `hold`."""
     xs = variables(row)
     nn.seed(3)
     with nn.recompute(recompute):

@@ -24,6 +24,7 @@ def test_without_quantization_the_input_is_returned():
 
 @pytest.mark.parametrize("dtype", [np.int16, "complex", object()])
 def test_levels_have_one_of_two_types(dtype):
+    """`quantize_linear` returns int8 or uint8 levels, and refuses other types."""
     with pytest.raises(nn.ArgumentError, match="dtype"):
         F.quantize_linear(variable([1.0]), variable([1.0]), variable([0.0]), dtype=dtype)
     y = F.quantize_linear(variable([1000.0]), variable([1.0]), variable([0.0]), dtype=np.uint8)
@@ -32,6 +33,7 @@ def test_levels_have_one_of_two_types(dtype):
 
 
 def test_ranges_are_followed():
+    """`min_max_quantize` follows the range of its input, directly or by a moving average."""
     x = variable([[-1.0, 3.0], [2.0, 5.0]])
     low, high = variable([[0.0]]), variable([[10.0]])
     levels = variable([[0.0]]), variable([[255.0]])
@@ -195,6 +197,7 @@ def test_augmented_images_do_not_depend_on_threads():
 
 
 def test_moves_are_differentiated_through():
+    """The gradient of a random crop goes to the elements that it kept."""
     x = variable(np.arange(2 * 3 * 4).reshape(2, 3, 4), need_grad=True)
     y = F.random_crop(x, (2, 2), seed=3)
     (g,) = nn.grad([F.sum(y**2)], [x])
@@ -204,6 +207,7 @@ def test_moves_are_differentiated_through():
 
 
 def test_noise_of_virtual_adversarial_training():
+    """`vat_noise` scales each sample, and stores the gradient in its second input."""
     x, w = variable([[3.0, 4.0], [0.0, 2.0]], need_grad=True), variable(np.zeros((2, 2)), need_grad=True)
     y = F.vat_noise(x, w, eps=2.0)
     assert y.parent.info.type_name == "VATNoise"

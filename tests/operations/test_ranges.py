@@ -50,7 +50,7 @@ def unit(u, axis=1):
 
 
 def per_row(function, **kw):
-    """Returns a function that normalizes rows, as channels or groups of one sample."""
+    """Returns a function of two rows that normalizes each, as two channels or groups of one sample."""
     return lambda x, s: F.reshape(function(F.reshape(x, (1, 2, 5)), None, None, eps=0.0, **kw), (2, 5))
 
 
@@ -139,7 +139,7 @@ FUNCTIONS = {
 
 
 def run(function, x, gy, mode):
-    """Returns value and gradient, by kernels or by graph rules."""
+    """Returns value and gradient of `function` at `x`, by kernels, or by graph rules if `mode` is "rule"."""
     x = nn.Variable.from_numpy_array(x, need_grad=True)
     with nn.auto_forward(mode == "eager"):
         y = function(x)
@@ -243,6 +243,7 @@ def test_solvers_clip_gradients_of_every_magnitude(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_steps_in_proportion_to_norms_of_every_magnitude(dtype):
+    """`Lars` and `Lamb` take right steps at every magnitude of weights and gradients."""
     w = U / np.sqrt((U * U).sum()) / 4
     for s in MAGNITUDES["float" if dtype == np.float32 else "double"]:
         digits = {"rtol": 2e-6, "atol": 1e-6 + 1e-43 / s, "err_msg": str(s)}
@@ -342,7 +343,7 @@ N = 3 << 12
 
 
 def repeated(function, shape, kind):
-    """Returns the gradient of an array of zeros that a function uses many times."""
+    """Returns the gradient of an array of zeros whose elements `function` reads many times."""
     with nn.context_scope(nn.Context([f"cpu:{kind}"])):
         x = nn.Variable.from_numpy_array(np.zeros(shape), need_grad=True)
         x.grad.zero()
@@ -385,6 +386,7 @@ def test_gradients_of_many_uses_are_added_up_exactly(name, threads):
 
 @pytest.mark.parametrize("rule", ["scatter_add", "scatter_nd", "embed", "gather"])
 def test_additions_to_one_place_are_exact(rule):
+    """Many additions to one element lose no digits, by kernels and graph rules."""
     exact = np.float64(np.float32(0.1)) * N
     tenths = nn.Variable.from_numpy_array(np.full((N, 2), 0.1, "f4"))
     if rule == "scatter_add":

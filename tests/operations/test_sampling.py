@@ -61,6 +61,7 @@ RESIZED = [
 
 @pytest.mark.parametrize("case", range(len(RESIZED)))
 def test_modes_of_resizing(case):
+    """`onnx_resize` gives the written values in each mode."""
     args, expected = RESIZED[case]
     y = F.onnx_resize(nn.Variable.from_numpy_array(np.arange(5.0).reshape(1, 5)), **args)
     y.forward()
@@ -199,6 +200,7 @@ def test_positions_are_as_exact_in_float32_as_in_float64(mode, padding, size):
 
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 def test_positions_that_are_nan(mode):
+    """NaN, infinite and distant positions of `warp_by_grid` give elements of the image or zero."""
     x = nn.Variable.from_numpy_array(np.arange(1.0, 5.0).reshape(1, 1, 1, 4))
     far = [np.nan, np.inf, -np.inf, 3e38, -3e38]
     grid = nn.Variable.from_numpy_array(np.array([[at, 0.0] for at in far], np.float32).reshape(1, 1, 5, 2))

@@ -48,7 +48,7 @@ def context(kind):
 
 
 def gradients(row, arrays, create_graph):
-    """Returns the gradients through all real outputs, by kernels or by graph rules."""
+    """Returns the gradients of a row at these inputs, by kernels, or by graph rules if `create_graph`."""
     xs = [a if a is None else nn.Variable.from_numpy_array(a, need_grad=i in row.wanted) for i, a in enumerate(arrays)]
     ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind == "f"]
     rng = np.random.RandomState(1)
@@ -59,7 +59,7 @@ def gradients(row, arrays, create_graph):
 
 
 def differ(a, b, kind):
-    """Returns a mask of differing gradients. Small differences come from another order of summation and are ignored."""
+    """Returns a mask of gradients that differ by more than another order of summation explains."""
     near, least = (2e-4, 1e-6) if kind == "float" else (1e-9, 1e-13)
     with np.errstate(all="ignore"):
         finite = np.isfinite(a) & np.isfinite(b)
@@ -332,7 +332,7 @@ def test_a_branch_that_is_not_taken_gives_exactly_zero(name):
 
 
 def known(zero, x):
-    """Returns the mask of elements of `x` whose gradient must be zero."""
+    """Returns the mask of elements of `x` whose gradient must be zero. `zero` is such a mask in any form, or None."""
     if zero is None:
         return np.zeros(x.shape, bool)
     return np.array(np.vectorize(bool, otypes=[bool])(np.asarray(zero, object)), bool).reshape(x.shape)
@@ -423,6 +423,7 @@ def test_a_row_of_nan_that_counts_stays_nan():
 
 
 def test_sigmoid_cross_entropy_at_infinities():
+    """`sigmoid_cross_entropy` of infinite logits is zero or infinite, with gradients of magnitude zero or one."""
     x = nn.Variable.from_numpy_array(np.array([INF, INF, -INF, -INF], np.float32), need_grad=True)
     t = nn.Variable.from_numpy_array(np.array([0, 1, 0, 1], np.float32))
     y = F.sigmoid_cross_entropy(x, t)
@@ -446,6 +447,7 @@ def test_sigmoid_cross_entropy_at_infinities():
     ],
 )
 def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
+    """Gradients of `prod` are right if the product of all elements overflows or vanishes."""
     for shape, axis in (((len(x),), 0), ((1, len(x)), 1), ((len(x), 1), 0)):
         v = nn.Variable.from_numpy_array(np.array(x, np.float32).reshape(shape), need_grad=True)
         y = F.prod(v, axis=axis)
@@ -459,7 +461,7 @@ def test_the_gradient_of_a_product_that_leaves_the_range(x, expected):
 
 
 def attention(q, k, v, mask, heads_apart):
-    """Returns attention by the kernel, or by `multi_head_attention` with identity weights."""
+    """Returns attention by the kernel, or by `multi_head_attention` with identity weights if `heads_apart`."""
     if not heads_apart:
         return F.scaled_dot_product_attention(q, k, v, mask)
     one = array(np.eye(q.shape[-1]))
@@ -471,6 +473,7 @@ def attention(q, k, v, mask, heads_apart):
 @pytest.mark.parametrize("how", ["kernel", "rule"])
 @pytest.mark.parametrize("size", [1.0, 1e3, 1e8, 1e30])
 def test_weights_of_attention_beside_large_products(size, how):
+    """Equal scores of attention give equal weights, however large the products are."""
     q, v = np.full((2, 3), size), np.arange(10.0).reshape(5, 2)
     q, k, v = (nn.Variable.from_numpy_array(x.astype(np.float32), need_grad=True) for x in (q, np.ones((5, 3)), v))
     with nn.auto_forward():
@@ -501,7 +504,7 @@ def test_a_query_with_all_keys_masked_has_zero_gradients(how, heads_apart):
     mask[1], mask[0, 2:] = -INF, -INF
 
     def run(rows):
-        """Returns output and gradients, with other values in the hidden row if given."""
+        """Returns output and gradients. Writes `rows` to the row whose keys are all masked, if given."""
         arrays = [x.copy() for x in (q, k, v)]
         gy = np.ones((2, 4, 3), np.float32)
         if rows is not None:

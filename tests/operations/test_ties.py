@@ -42,6 +42,7 @@ TIES = {
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", TIES)
 def test_the_gradient_at_a_tie(name, dynamic):
+    """The gradient at a tie is the documented one, by the kernel and by the graph rule."""
     f, inputs, expected = TIES[name]
     x = [leaf(*values) for values in inputs]
     with nn.auto_forward(dynamic):

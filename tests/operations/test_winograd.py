@@ -49,7 +49,7 @@ def sums(
     threads: int = 1,
     kind: str = "float",
 ) -> Sums:
-    """Returns the output, both gradients, and the output of a transposed convolution."""
+    """Returns the output, both gradients, and the output of a transposed convolution, by one algorithm."""
     _, _, _, group, _, pad = SHAPES[shape]
     nn.set_conv_algorithm(algorithm)
     nn.set_num_threads(threads)
@@ -94,7 +94,7 @@ def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: f
 
 
 def put(value: float, *, into: str, at: float) -> Callable[..., None]:
-    """Returns a change that writes `value` into one array, at the relative position `at`."""
+    """Returns a function that writes `value` into the array `into`, at the relative position `at`."""
 
     def change(**arrays: np.ndarray) -> None:
         """Writes the value into the chosen array."""
@@ -162,6 +162,7 @@ def test_a_number_reaches_the_results_that_see_it_alone(odd: str, shape: str) ->
 
 @pytest.mark.parametrize("factor", [1e-36, 1e-15, 1e15, 1e25])
 def test_weights_of_any_size(factor: float) -> None:
+    """Results are right for very small and very large weights."""
     x, w, gy = arrays("many tiles")
     check("many tiles", x, w * np.float32(factor), gy)
 
@@ -180,6 +181,7 @@ def test_inputs_and_weights_that_are_not_negative_give_no_negative_outputs(shape
 
 @pytest.mark.parametrize("kind", ["half", "bfloat16"])
 def test_types_of_16_bits(kind: str) -> None:
+    """In 16-bit types, Winograd convolutions agree with direct sums, infinities included."""
     x, w, gy = arrays("many tiles")
     x[0, 0, 9, 9] = np.inf
     direct, got = (sums("many tiles", x, w, gy, how, kind=kind) for how in ("direct", "auto"))
@@ -216,6 +218,7 @@ def test_epilogues_static_eager_and_cleared_runs_agree_on_uneven_tiles() -> None
 
 @pytest.mark.parametrize("odd", [np.inf, 1e6])
 def test_weights_that_are_kept_find_uneven_tiles(odd: float) -> None:
+    """With a cached weight, tiles with a huge element are still computed directly."""
     x, w, _ = arrays("few tiles")
     vx, vw = nn.Variable.from_numpy_array(x), nn.Variable.from_numpy_array(w)
     y = F.convolution(vx, vw, pad=(1, 1))

@@ -66,7 +66,7 @@ class Offence(Exception):
 
 
 class Throw:
-    """Makes calls, and raises if one ends in a way that no call may."""
+    """Makes calls, and raises `Offence` if a call ends in a way that no call may, such as with a bare Python error."""
 
     def __init__(self, path: Path) -> None:
         path.write_bytes(b" " * 8192)
@@ -98,7 +98,10 @@ class Throw:
 
 
 def state(x: Any) -> np.ndarray | None:
-    """Returns the values, which a refused call may not change. None if they are cleared or not computed."""
+    """Returns a copy of the values, to see that a refused call changes none.
+
+    None if they are cleared or not computed.
+    """
     data = x.data if isinstance(x, nn.Variable) else x
     if data.clear_called:
         return None
@@ -126,7 +129,7 @@ def shown(x: Any) -> str:
 
 
 def follow(throw: Throw, what: str, y: Any) -> None:
-    """Runs the result of a call: forward, backward, and the gradient as a graph."""
+    """Runs what a call returned: forward, backward, and the gradient as a graph."""
     for y_ in y if isinstance(y, tuple) else (y,):
         if isinstance(y_, nn.Variable) and y_.size < 10**6 and y_.parent is not None:
             throw(f"forward of {what}", y_.forward, True)
@@ -189,7 +192,7 @@ def spoiled(name: str, inputs: Any, args: Any, choose: Choose) -> tuple[list[Any
 
 
 def fitting(annotation: str, choose: Choose) -> Any:
-    """Returns a value of the declared type, rarely a sensible one."""
+    """Returns a value of the annotated type, though rarely a sensible one."""
     if "None" in annotation and choose([True, False, False]):
         return None
     if annotation.startswith("bool"):

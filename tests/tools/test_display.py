@@ -77,6 +77,7 @@ def test_parameters_of_modules_and_models_look_the_same():
         """A module with one layer."""
 
         def call(self, x):
+            """Returns the output of the module."""
             return PF.affine(x, 2)
 
     network = Network()

@@ -44,6 +44,7 @@ def read_png(path):
 
 
 def test_series_writes_means(monitor, tmp_path, caplog):
+    """A series writes the mean of each interval to its file and to the log, and begins the file anew."""
     series = MonitorSeries("training loss", monitor, interval=2)
     with caplog.at_level(logging.INFO, "kinnor"):
         for i in range(5):
@@ -55,6 +56,7 @@ def test_series_writes_means(monitor, tmp_path, caplog):
 
 
 def test_series_takes_arrays_and_needs_no_monitor(caplog):
+    """A series without a monitor logs the mean of what is added."""
     with caplog.at_level(logging.INFO, "kinnor"):
         MonitorSeries("loss").add(0, np.array([1, 2], np.float32))
         MonitorSeries("loss", verbose=False).add(0, 1)
@@ -62,6 +64,7 @@ def test_series_takes_arrays_and_needs_no_monitor(caplog):
 
 
 def test_time_elapsed(monitor, tmp_path):
+    """The timer writes the time since its last row, and the total time."""
     timer = MonitorTimeElapsed("time", monitor, interval=10, verbose=False)
     for i in range(25):
         timer.add(i)
@@ -111,11 +114,13 @@ def test_tiles(monitor, tmp_path, channels, written):
 
 
 def test_constant_image_is_black(monitor, tmp_path):
+    """A constant image is written as black."""
     MonitorImage("flat", monitor, verbose=False).add(0, np.ones((1, 1, 2, 2)))
     assert not read_png(tmp_path / "run/first/flat/000000-000.png").any()
 
 
 def test_images_refused(monitor):
+    """Monitors and image functions refuse lists and wrong shapes."""
     writer = MonitorImage("images", monitor, verbose=False)
     with pytest.raises(TypeError, match="got list"):
         writer.add(0, [1, 2])

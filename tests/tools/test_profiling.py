@@ -149,6 +149,7 @@ def test_functions_that_run_as_they_are_built_are_forward():
     ],
 )
 def test_operations_follow_from_shapes(build, flop):
+    """The counted floating-point operations and bytes of a function follow from its shapes."""
     x = nn.Variable((4, 2, 6, 6), need_grad=True)
     forward, backward = costs(build(x).parent)
     assert forward.flop == flop

@@ -74,6 +74,7 @@ def stderr_of(work, on_terminal, before="progress.SHORT = 0.05"):
 
 @pytest.mark.parametrize("name", WORKS)
 def test_a_bar_on_a_terminal(name):
+    """A long operation shows a bar on a terminal, and removes it at the end."""
     text = stderr_of(WORKS[name], on_terminal=True)
     assert f"{name}: " in text
     assert "/40 [" in text
@@ -81,6 +82,7 @@ def test_a_bar_on_a_terminal(name):
 
 
 def test_silent_elsewhere():
+    """Without a terminal nothing is shown."""
     assert stderr_of("".join(map(textwrap.dedent, WORKS.values())), on_terminal=False) == ""
 
 

@@ -20,6 +20,7 @@ class Side(nn.Module):
         self.n = n
 
     def call(self, x: nn.Variable) -> nn.Variable:
+        """Returns the output of the module."""
         return F.tanh(PF.affine(x, self.n))
 
 
@@ -30,6 +31,7 @@ class BothSides(nn.Module):
         self.left, self.right = Side(n), Side(n)
 
     def call(self, x: nn.Variable, y: nn.Variable) -> nn.Variable:
+        """Returns the output of the module."""
         return F.concatenate(self.left(x), self.right(y), axis=1)
 
     def other(self, x: nn.Variable, y: nn.Variable) -> nn.Variable:
@@ -72,6 +74,7 @@ def test_a_module_is_a_network_with_its_parameters():
 
 
 def test_methods_other_than_call_and_inputs_made_before():
+    """A description can call any method of a module, on inputs that exist already."""
     module, inputs = BothSides(2), [nn.ProtoVariable((4, 3)), nn.ProtoVariable((4, 3))]
     with nn.graph_def.graph(name="sum") as g:
         module.other(*inputs)
@@ -129,6 +132,7 @@ class Row(nn.Module):
         self.layers = [One(n) for n in (4, 5)]
 
     def call(self, x):
+        """Returns the output of the module."""
         for layer in self.layers:
             x = layer(x)
         return x * nn.Variable.from_numpy_array(np.full((1, 5), 2.0))
@@ -141,6 +145,7 @@ class One(nn.Module):
         self.n = n
 
     def call(self, x):
+        """Returns the output of the module."""
         return PF.affine(x, self.n, name="one")
 
 

@@ -66,6 +66,7 @@ def test_values_of_the_validation_are_those_of_all_rows():
 
 
 def test_modes_are_put_back():
+    """After `fit` each module has the mode that it had before, and frozen statistics are unchanged."""
     module = network()
     module[2].eval()
     mean = module[2].mean.d.copy()
@@ -75,6 +76,7 @@ def test_modes_are_put_back():
 
 
 def test_a_function_of_a_batch_is_trained_too():
+    """`fit` takes a function from a batch to loss and metrics instead of a model and a loss."""
     seen = set()
 
     def step(x, t, training):
@@ -189,6 +191,7 @@ def test_values_in_16_bits_have_the_digits_of_float32(kind):
 
 
 def test_schedules_clipping_and_decay():
+    """`fit` applies a learning rate schedule, gradient clipping and weight decay."""
     rates, module = [], network()
     solver = S.Sgd(lr=1.0)
 
@@ -196,6 +199,7 @@ def test_schedules_clipping_and_decay():
         """Records the learning rate of each step."""
 
         def on_step_end(self, run):
+            """Records the learning rate."""
             rates.append(run.solver.learning_rate())
 
     schedule = CosineScheduler(0.1, 12)
@@ -249,6 +253,7 @@ class Stop(Callback):
         self.epoch = epoch
 
     def on_epoch_begin(self, run):
+        """Raises KeyboardInterrupt at the start of epoch number `epoch`."""
         if run.epoch == self.epoch:
             raise KeyboardInterrupt
 
@@ -287,20 +292,25 @@ def test_callbacks_are_called_in_order():
         """Records the names of the methods that are called."""
 
         def on_train_begin(self, run):
+            """Records the call."""
             seen.append("begin")
 
         def on_epoch_begin(self, run):
+            """Records the epoch."""
             seen.append(f"epoch {run.epoch}")
 
         def on_step_end(self, run):
+            """Records the step, and stops the run at step 5."""
             seen.append(f"step {run.step}")
             if run.step == 5:
                 run.stop()
 
         def on_epoch_end(self, run):
+            """Records the epoch."""
             seen.append(f"end {run.epoch}")
 
         def on_train_end(self, run):
+            """Records the call."""
             seen.append("done")
 
     history = fitted(network(), batch_size=200, callbacks=[Notes()])
@@ -364,6 +374,7 @@ def test_arguments_of_other_libraries_are_explained(arguments, error):
 
 
 def test_names_for_the_same_argument_lead_to_arguments():
+    """The suggestions for other libraries' argument names are arguments and metrics of `fit`."""
     known = inspect.signature(nn.fit).parameters
     for names in (fitting.ELSEWHERE, losses.ELSEWHERE):
         assert not set(names) & {*known, *losses.METRICS}
@@ -373,6 +384,7 @@ def test_names_for_the_same_argument_lead_to_arguments():
 
 def test_a_checkpoint_that_is_read_is_told(tmp_path, capsys):
     def told(epochs, **arguments):
+        """Fits the network and returns the lines that `fit` printed."""
         nn.fit(network(), TRAIN, "cross_entropy", epochs=epochs, checkpoint=tmp_path / "run", **arguments)
         return capsys.readouterr().out.splitlines()
 
@@ -404,6 +416,7 @@ def test_labels_and_targets_are_aligned():
 
 
 def test_histories_are_tables():
+    """A history prints as a table, and suggests names for misspelt series."""
     history = History([{"epoch": 1, "loss": 0.5}])
     assert repr(History()) == "no epochs" and History().series("loss") == []
     with pytest.raises(nn.ParameterError, match="expected one of epoch, loss, got 'los'; did you mean 'loss'"):
@@ -414,6 +427,7 @@ def test_histories_are_tables():
 
 
 def test_bars_in_notebooks(monkeypatch):
+    """In a notebook `fit` shows one progress bar, which it updates."""
     shown = []
 
     class Handle:

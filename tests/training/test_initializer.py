@@ -48,6 +48,7 @@ def test_values(initializer, shape, expected, dtype):
     ],
 )
 def test_orthogonal_values(shape, expected):
+    """The orthogonal initializer returns the written values."""
     values = I.OrthogonalInitializer(1.5, RandomState(313))(shape)
     assert values.dtype == np.float32
     np.testing.assert_allclose(values.ravel(), expected, rtol=1e-6)
@@ -62,6 +63,7 @@ def test_orthogonal_is_orthonormal(shape):
 
 @pytest.mark.parametrize(("dim", "expected"), [(0, [2.23606801, 7.07106781]), (1, [3, 4.12310553, 5.38516474])])
 def test_weight_normalization_scale(dim, expected):
+    """The initializer of the scale returns the norms of the weight along an axis."""
     w = nn.Variable.from_numpy_array(np.arange(6.0).reshape(2, 3))
     for axis in (dim, dim - 2):
         scale = I.WeightNormalizationScaleInitializer(w, axis)(w.shape)
@@ -97,6 +99,7 @@ def test_the_generator_is_taken_on_construction():
 
 
 def test_seed_of_both_generators():
+    """`nn.seed` sets the generators of parameters and of functions, or one of them."""
     nn.seed(311)
     assert random.pseed == 311
     assert random.prng.rand() == RandomState(311).rand()
@@ -118,6 +121,7 @@ def test_bad_seeds_change_nothing(value, error):
 
 
 def test_bad_shapes_and_ranges():
+    """Initializers refuse shapes without axes and empty ranges."""
     for initializer in (I.RangeInitializer(), I.OrthogonalInitializer()):
         with pytest.raises(ValueError, match="at least one axis"):
             initializer(())

@@ -145,12 +145,14 @@ ACTIVATIONS = {
 
 @pytest.mark.parametrize("cls", ACTIVATIONS)
 def test_activations_are_the_functions(cls):
+    """Activation layers equal the functions, and have no parameters."""
     x = values(3, 4)
     np.testing.assert_array_equal(cls()(x).d, ACTIVATIONS[cls](x).d)
     assert list(cls().state_dict()) == []
 
 
 def test_pooling_and_shapes():
+    """Pooling and reshaping layers equal the functions."""
     x = values(2, 3, 8, 8)
     np.testing.assert_array_equal(L.MaxPool2d(2)(x).d, F.max_pooling(x, (2, 2)).d)
     np.testing.assert_array_equal(L.MaxPool2d(3, 2, 1)(x).d, F.max_pooling(x, (3, 3), (2, 2), pad=(1, 1)).d)
@@ -224,6 +226,7 @@ def test_weights_may_be_shared():
             self.head.W = self.embedding.W
 
         def call(self, x):
+            """Returns the output of the module."""
             return F.affine(self.embedding(x), F.transpose(self.head.W, (1, 0)), base_axis=2)
 
     network = Tied()
@@ -282,6 +285,7 @@ def test_names_of_other_libraries_are_explained(name, other):
 
 
 def test_biases_and_normalizations_are_known_by_their_names():
+    """The names of parameters tell weights from biases and normalization parameters."""
     layers = [make() for make, *_ in CASES.values()] + [L.LSTM(2, 3), L.GRU(2, 3), L.MultiHeadAttention(4, 2)]
     for layer in layers:
         for name, _ in layer.named_parameters():

@@ -17,6 +17,7 @@ class Dense(nn.Module):
         self.n = n
 
     def call(self, x):
+        """Returns the output of the module."""
         return PF.affine(x, self.n)
 
 
@@ -30,6 +31,7 @@ class Stack(nn.Module):
         self.last = Dense(2)
 
     def call(self, x):
+        """Returns the output of the module."""
         x = self.stem(x)
         for block in self.blocks:
             x = F.relu(block(x))
@@ -66,6 +68,7 @@ def test_modules_in_containers_are_submodules():
 
 
 def test_containers_may_change():
+    """Modules that are added to or removed from containers become or cease to be submodules."""
     network = Stack()
     network.blocks.append(Dense(4))
     assert "blocks.2" in network.submodules and list(network.submodules)[-1] == "last"
@@ -164,6 +167,7 @@ def test_statistics_are_in_the_state_and_are_not_parameters():
         """Batch normalization alone."""
 
         def call(self, x):
+            """Returns the output of the module."""
             return PF.batch_normalization(x)
 
     network = ran(Normalized())
@@ -189,6 +193,7 @@ def test_both_kinds_of_modules_are_parts_of_each_other():
             self.c = PC.Conv2d(1, 2, (3, 3))
 
         def call(self, x):
+            """Returns the output of the module."""
             return self.c(x)
 
     class Inner(PC.Module):
@@ -200,6 +205,7 @@ def test_both_kinds_of_modules_are_parts_of_each_other():
             self.last = Dense(2)
 
         def call(self, x):
+            """Returns the output of the module."""
             for layer in self.layers:
                 x = layer(x)
             return self.last(x)
@@ -218,6 +224,7 @@ def test_forward_is_taken_for_call():
         """A module with the name of PyTorch's method."""
 
         def forward(self, x, n):
+            """Returns scores of `n` classes, under PyTorch's name of the method."""
             return PF.affine(x, n)
 
     network = Forward()
@@ -230,6 +237,7 @@ def test_representations_show_children_and_sizes():
         """A module that shows its argument."""
 
         def extra_repr(self):
+            """Returns what `repr` shows in the brackets."""
             return f"{self.n}"
 
     network = ran(nn.Sequential(("first", Sized(4)), ("second", Dense(2))))
@@ -242,6 +250,7 @@ def test_representations_show_children_and_sizes():
 
 
 def test_lists_and_dicts_of_modules():
+    """`ModuleList` and `ModuleDict` behave like lists and dicts, and refuse other objects."""
     modules = nn.ModuleList([Dense(1), Dense(2)])
     modules.append(Dense(3))
     modules.insert(0, Dense(0))
@@ -311,6 +320,7 @@ def test_names_of_classes_are_split_into_words(name, expected):
 
 
 def test_under_nnablas_names_lists_and_variables_are_no_parameters():
+    """Under NNabla's names only direct attributes that are modules count."""
     _core.set_dialect("nnabla")
     try:
         network = ran(Stack())
@@ -324,6 +334,7 @@ def test_under_nnablas_names_lists_and_variables_are_no_parameters():
 
 
 def test_names_of_attributes_are_the_users():
+    """A user's attributes may have any name, also names that modules use inside."""
     network = Dense(2)
     network._order, network._parameters, network.parameters = [1], {"a": 3}, None
     network.part = Dense(3)

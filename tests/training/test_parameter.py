@@ -22,6 +22,7 @@ def keys():
 
 
 def test_set_get_pop():
+    """Parameters are set, found and removed by path."""
     x = nn.Variable((2, 3))
     set_parameter("a/b/c", x)
     assert get_parameter("a/b/c") is x
@@ -65,6 +66,7 @@ def test_a_scope_ends_with_an_exception():
 
 
 def test_a_very_deep_path():
+    """A path of 20,000 scopes is accepted."""
     set_parameter("a/" * 20_000 + "w", nn.Variable((1,)))
     assert len(keys()) == 1
 
@@ -99,6 +101,7 @@ def test_no_grad():
 
 
 def test_names_and_origin():
+    """A parameter knows its name and its initializer."""
     initializer = NormalInitializer()
     used = get_parameter_or_create("a/b/w", (2,), initializer)
     assert used.name == "w"
@@ -118,6 +121,7 @@ def test_names_and_origin():
     ],
 )
 def test_initial_values(shape, initializer, expected, dtype):
+    """`get_parameter_or_create` takes numbers, arrays and functions as initial values."""
     given = get_parameter_or_create("w", shape, initializer)
     assert given.d.tolist() == expected
     if dtype is not None:
@@ -173,6 +177,7 @@ def test_refused_calls_change_nothing(call, message):
 
 
 def test_wrong_types():
+    """Arguments of wrong types are refused, and nothing is created."""
     for call in (
         lambda: set_parameter("z", 3),
         lambda: get_parameter(3),

@@ -57,6 +57,7 @@ def test_what_holds_no_parameters_is_refused():
         """A module without parameters before its first call."""
 
         def call(self, x):
+            """Returns the output of the module."""
             return PF.affine(x, 2)
 
     solver = S.Adam()
@@ -224,6 +225,7 @@ def test_hooks_are_called_for_each_parameter():
 
 
 def test_ways_of_pytorch_are_explained():
+    """PyTorch's way to construct and call solvers raises errors with the right way."""
     with pytest.raises(TypeError, match="Adam: expected numbers as arguments, got generator: set_parameters"):
         S.Adam(network().parameters())
     with pytest.raises(TypeError, match="got Sequential: set_parameters"):

@@ -91,6 +91,7 @@ WEIGHTS = [
 
 @pytest.mark.parametrize(("build", "key", "shape", "first", "total"), WEIGHTS)
 def test_initial_weights(build, key, shape, first, total):
+    """Initial weights equal NNabla's, and biases are zero."""
     build()
     w = nn.get_parameters()[key].d
     assert w.shape == shape
@@ -159,12 +160,14 @@ def test_layers_draw_one_after_the_other():
     ],
 )
 def test_registered_parameters(build, expected):
+    """Each parametric function registers the expected parameters, in order."""
     build(image())
     assert registered() == expected
     assert list(registered()) == list(expected)
 
 
 def test_initial_values_of_normalizations_and_slopes():
+    """Batch normalization and PReLU begin with the expected constants."""
     PF.batch_normalization(image())
     PF.prelu(image())
     values = {key: np.unique(v.d).tolist() for key, v in nn.get_parameters(grad_only=False).items()}
@@ -172,6 +175,7 @@ def test_initial_values_of_normalizations_and_slopes():
 
 
 def test_given_initializers():
+    """Initializers may be objects, arrays or functions of the shape."""
     init = {"gamma": I.ConstantInitializer(2), "beta": np.full((1, 6, 1, 1), 3.0), "var": I.ConstantInitializer(4)}
     PF.batch_normalization(image(), param_init=init)
     PF.affine(image(), 5, w_init=lambda shape: np.ones(shape), b_init=I.ConstantInitializer(5))
@@ -197,6 +201,7 @@ def test_fixed_parameters_stay_trainable_in_the_tree():
 
 
 def test_applied_functions():
+    """`apply_w` and `apply_b` change parameters before they are used."""
     x = nn.Variable((1, 2))
     x.d = [[1, 2]]
     y = PF.affine(x, 1, w_init=np.ones((2, 1)), apply_w=lambda w: w * 3, apply_b=lambda b: b + 10)
@@ -210,6 +215,7 @@ def test_applied_functions():
 
 
 def test_arguments_of_the_function():
+    """Arguments of a parametric function reach the function that it calls."""
     y = PF.convolution(image(), 4, (3, 3), (1, 1), (2, 2), (1, 1), 2)
     args = y.parent.info.args
     assert y.shape == (2, 4, 2, 2)
@@ -229,6 +235,7 @@ def test_arguments_of_the_function():
 
 
 def test_lstm_values():
+    """`lstm_cell` and `LSTMCell` return the written values."""
     x, h, c = (nn.Variable((1, 2)) for _ in range(3))
     x.d, h.d, c.d = [[0.5, -1]], [[0.25, 0.75]], [[-0.5, 1.5]]
     w, b = (np.arange(32).reshape(4, 4, 2) - 15) / 16, np.arange(8).reshape(4, 2) / 8
@@ -261,6 +268,7 @@ def test_lstm_state_is_reset_in_place():
 
 
 def test_functions_of_arrays_run_eagerly():
+    """Parametric functions of arrays return arrays."""
     x = nn.NdArray((2, 3))
     x.fill(1)
     y = PF.affine(x, 2, w_init=np.ones((3, 2)))
@@ -278,6 +286,7 @@ def dummy(shape, f=10, i=1, s="dummy", fix_parameters=False):
 
 
 def test_own_parametric_functions():
+    """A decorated function of a user gets a scope, an argument `name`, and documentation."""
     spec = inspect.getfullargspec(dummy)
     assert spec.args == ["shape", "f", "i", "s", "fix_parameters", "name"]
     assert spec.defaults == (10, 1, "dummy", False, None)
@@ -305,6 +314,7 @@ def test_own_parametric_functions_may_declare_the_name_and_leave_out_the_scope()
 
 
 def test_own_parametric_functions_that_do_not_fit():
+    """Functions with unsuitable signatures are refused by the decorator."""
     with pytest.raises(TypeError, match="to take `fix_parameters`"):
         PF.parametric_function_api("f")(lambda x: x)
     with pytest.raises(TypeError, match="to take plain arguments"):

@@ -66,15 +66,17 @@ def test_double_states_stay_double(tmp_path):
 
 
 class Message:
-    """Stands for a message of the protobuf package."""
+    """Stands for a message of the protobuf package. `content` holds its bytes."""
 
     def __init__(self):
         self.content = b""
 
     def MergeFromString(self, content):
+        """Appends serialized bytes, as merging messages does."""
         self.content += content
 
     def SerializeToString(self):
+        """Returns the bytes."""
         return self.content
 
 

@@ -4,10 +4,11 @@ from kinnor.experimental.framework import Evaluator, Trainer, Updater
 
 
 def test_a_training():
+    """A training calls its callbacks in the right order, from loading to saving."""
     seen = []
 
     class Worker:
-        """Records the calls of all its methods."""
+        """Stands for a training program: it records the calls of all its methods, and answers some."""
 
         def __getattr__(self, name):
             def note(*args):
@@ -35,6 +36,7 @@ def test_a_training():
 
 
 def test_a_step_and_an_evaluation():
+    """`Updater` and `Evaluator` call their callbacks in the right order."""
     seen = []
 
     def note(name):

@@ -158,17 +158,17 @@ def attended(
 
 
 def further(x: Any, batch: int) -> Any:
-    """A vector repeated for each sample, shape (1, batch, size)."""
+    """The vector `x` as one more key or value for each sample, shape (1, batch, size)."""
     return f.broadcast(f.reshape(x, (1, 1, x.size)), (1, batch, x.size))
 
 
 def by_head(x: Any, batch: int, heads: int, n: int) -> Any:
-    """An array of shape (length, batch, heads * n) as (batch, heads, length, n)."""
+    """Splits an array of shape (length, batch, heads * n) into heads, shape (batch, heads, length, n)."""
     return f.transpose(f.reshape(x, (x.shape[0], batch, heads, n)), (1, 2, 0, 3))
 
 
 def seen(x: Any, hidden: Any) -> Any:
-    """An array with rows of zeros for queries with all keys masked."""
+    """`x` with zeros where `hidden` is true: for queries that may see no key. `x` itself if `hidden` is None."""
     return x if hidden is None else f.bool_fill(x, hidden, 0.0)
 
 

@@ -132,7 +132,7 @@ def slice(
 
 
 def of_last_axes(ndim: int, given: Sequence[int | None] | None) -> list[int | None] | None:
-    """Entries for all axes, with None in front of the given ones."""
+    """The entries `given` for the last axes, with None in front for each other axis."""
     return None if given is None else [*([None] * (ndim - len(given))), *given]
 
 

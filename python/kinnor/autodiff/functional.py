@@ -276,7 +276,7 @@ def vectors_of(call: str, variables: list[Variable], given: Any, create_graph: b
 
 
 def unit(y: Variable, at: int) -> Variable:
-    """A variable of the shape of `y` with a one at index `at` and zeros elsewhere."""
+    """A variable of the shape of `y` with a one at flat index `at` and zeros elsewhere."""
     one = np.zeros(y.size)
     one[at] = 1
     return Variable.from_numpy_array(one.reshape(y.shape))

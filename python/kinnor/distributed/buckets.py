@@ -36,8 +36,11 @@ class Bucket(NamedTuple):
     """Gradients that are sent together."""
 
     names: list[str]
+    """The names of the gradients."""
     start: int
+    """The position of the first element in the buffer of all gradients."""
     stop: int
+    """The position after the last element."""
 
 
 class AllReduceCallback(CommunicatorBackwardCallback):

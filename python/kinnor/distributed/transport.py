@@ -42,8 +42,11 @@ class Transport(Protocol):
     """Collectives of the processes of a group. Each process of the group calls them in the same order."""
 
     rank: int
+    """The index of this process in the group."""
     size: int
+    """The number of processes in the group."""
     local_rank: int
+    """The index of this process among those on its machine."""
     ranks: list[int]
     """The world ranks of the group's processes."""
 

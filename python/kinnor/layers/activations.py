@@ -54,6 +54,7 @@ class FunctionLayer(Module):
     """A layer that applies one function to its input."""
 
     FUNCTION: ClassVar[Callable[..., Any]]
+    """The function of the layer."""
     ARGUMENT: ClassVar[str | None] = None
     """The attribute that is the second argument of the function, if it has one."""
 

@@ -20,7 +20,9 @@ class _Recurrent(Module):
     """Arguments, parameters and orders of axes that recurrent layers have in common."""
 
     _GATES: ClassVar[int]
+    """The number of weight matrices of a unit: one for each gate."""
     _BIAS_GATES: ClassVar[int]
+    """The number of biases of a unit."""
 
     weight_l0: Variable
     weight: Variable | None

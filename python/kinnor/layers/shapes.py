@@ -137,7 +137,9 @@ class Pool(Module):
     """
 
     N_AXES: ClassVar[int]
+    """The number of spatial axes."""
     FUNCTION: ClassVar[Callable[..., Any]]
+    """The pooling function."""
 
     def __init__(
         self,

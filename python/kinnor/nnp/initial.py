@@ -75,22 +75,22 @@ def read(message: Any, rng: RandomState) -> Callable[[Sequence[int]], NDArray[An
 
 
 def _times(multiplier: float, initializer: Callable[[Sequence[int]], NDArray[Any]], shape: Sequence[int]) -> Any:
-    """Values of an initializer times a number."""
+    """The values that an initializer gives for a shape, times `multiplier`."""
     return initializer(shape) * multiplier
 
 
 def _normal(sizes: Any, deviation: Any, rng: RandomState, shape: Sequence[int]) -> Any:
-    """Normal values with the deviation for a weight's numbers of maps."""
+    """Normal values for a weight. `deviation` computes their deviation from the weight's numbers of maps."""
     return I.NormalInitializer(deviation(*_sizes(sizes, shape)), rng=rng)(list(shape))
 
 
 def _uniform(sizes: Any, rng: RandomState, shape: Sequence[int]) -> Any:
-    """Uniform values within Glorot's limit."""
+    """Uniform values for a weight, within the limit of Glorot and Bengio."""
     return I.UniformInitializer(I.calc_uniform_lim_glorot(*_sizes(sizes, shape)), rng=rng)(list(shape))
 
 
 def _sizes(sizes: Any, shape: Sequence[int]) -> Any:
-    """The numbers of input and output maps, and the kernel, of a weight."""
+    """Calls `sizes`, which finds the numbers of input and output maps and the kernel of a weight in its shape."""
     try:
         return sizes(shape)
     except IndexError as error:

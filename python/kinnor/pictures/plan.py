@@ -112,18 +112,18 @@ class PlanReport(str):
 
 
 def bar(kind: str, n: int, part: float) -> str:
-    """A bar that starts at the bottom."""
+    """SVG of bar number `n`, from the bottom up. `part` is its share of the full height, `kind` its CSS class."""
     return f'<rect class="{kind}" x="{n + 0.05}" y="{100 - 100 * part:.3f}" width="0.9" height="{100 * part:.3f}"/>'
 
 
 def limit(part: float, n: int) -> str:
-    """A dashed line across `n` bars."""
+    """SVG of a dashed line across `n` bars at the share `part` of the full height."""
     y = 100 - 100 * part
     return f'<line x1="0" x2="{n}" y1="{y:.3f}" y2="{y:.3f}" vector-effect="non-scaling-stroke"/>'
 
 
 def chart(text: str, key: dict[str, str], bars: Sequence[str]) -> str:
-    """A row of bars below a text and a colour key."""
+    """HTML of a row of bars below a text. `key` maps the kinds of bars to their meanings."""
     n = max(sum(shape.startswith("<g>") for shape in bars), 1)
     colours = "".join(f'<b style="background:var(--{kind})"></b>{words}' for kind, words in key.items())
     return (

@@ -421,5 +421,5 @@ class _Means:
 
 
 def _named(iterator: Any) -> dict[str, Any]:
-    """Returns the iterator as an entry of the checkpoint, or nothing if there is no iterator."""
+    """Returns a data iterator by its name in the checkpoint, or an empty dict if there is none."""
     return {} if iterator is None else {"data": iterator}

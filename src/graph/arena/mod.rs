@@ -55,8 +55,11 @@ enum Garbage {
 
 /// All nodes of all graphs.
 pub(crate) struct Arena {
+    /// All variables.
     variables: Slab<VariableSlot>,
+    /// All tensors.
     tensors: Slab<TensorSlot>,
+    /// All functions.
     functions: Slab<FunctionSlot>,
     /// Incremented when every plan becomes outdated.
     epoch: u64,
@@ -142,6 +145,7 @@ struct LockedHere;
 
 #[cfg(debug_assertions)]
 impl LockedHere {
+    /// Notes that this thread holds the lock, until the value is dropped.
     fn new() -> Self {
         LOCKED_HERE.set(true);
         Self

@@ -8,6 +8,7 @@ pub(crate) const NONE: Ix = u32::MAX;
 
 /// Slots in chunks, so growth never moves them.
 pub(crate) struct Slab<T> {
+    /// The slots. Slot `i` is entry `i % (1 << CHUNK)` of chunk `i >> CHUNK`.
     chunks: Vec<Box<[T; 1 << CHUNK]>>,
     /// Slots not in use.
     pub(crate) free: Vec<Ix>,
@@ -19,6 +20,7 @@ pub(crate) struct Slab<T> {
 const CHUNK: u32 = 10;
 
 impl<T> Slab<T> {
+    /// No slots.
     pub(crate) const fn new() -> Self {
         Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
     }

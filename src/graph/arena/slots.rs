@@ -50,6 +50,7 @@ pub(crate) mod flag {
 /// A use of a variable by a function. It does not keep the function alive.
 #[derive(Clone, Copy)]
 pub(super) struct Consumer {
+    /// The function.
     pub(super) function: Ix,
     /// The generation of its slot at the time of use. If it differs now, the function was freed.
     pub(super) generation: u32,
@@ -58,6 +59,7 @@ pub(super) struct Consumer {
 /// Rarely used fields of a variable.
 #[derive(Default)]
 pub(super) struct Extra {
+    /// The name that the user gave the variable.
     pub(super) name: Option<String>,
     /// Plans of runs that end here.
     pub(super) plans: Attached,
@@ -79,9 +81,11 @@ pub(super) struct VariableSlot {
     pub(super) count: u32,
     /// Handles alone, without the functions that hold it.
     pub(super) handles: u32,
+    /// The tensor with its data and gradient.
     pub(super) tensor: Ix,
     /// The function that computes it, `NONE` for a leaf.
     pub(super) parent: Ix,
+    /// One more than the rank of its function, or 0 for a leaf.
     pub(super) rank: u32,
     /// Bits of [`flag`].
     pub(super) flags: u16,
@@ -91,6 +95,7 @@ pub(super) struct VariableSlot {
     pub(super) visits: u32,
     /// The functions that take it as an input.
     pub(super) consumers: SmallVec<[Consumer; 2]>,
+    /// Rarely used fields, allocated on first use.
     pub(super) extra: Option<Box<Extra>>,
 }
 
@@ -100,10 +105,13 @@ pub(super) struct TensorSlot {
     pub(super) count: u32,
     /// Handles on its variables.
     pub(super) handles: u32,
+    /// The shape of data and gradient.
     pub(super) shape: Shape,
     /// The value of [`Arena::reshapes`](super::Arena::reshapes) when its shape last changed after creation.
     pub(super) reshaped: u64,
+    /// The data. None until it is used.
     pub(super) data: Option<Arc<Storage>>,
+    /// The gradient. None until it is used.
     pub(super) grad: Option<Arc<Storage>>,
     /// The traversal that last visited it.
     pub(super) mark: u32,
@@ -118,9 +126,11 @@ pub(super) struct TensorSlot {
 /// An output of a function. The variable may be freed, its tensor remains.
 #[derive(Clone, Copy)]
 pub(super) struct Output {
+    /// The variable, which may have been freed.
     pub(super) variable: Ix,
     /// The generation of the variable's slot. If it differs now, the variable was freed.
     pub(super) generation: u32,
+    /// The tensor of the variable.
     pub(super) tensor: Ix,
 }
 
@@ -159,6 +169,7 @@ pub(super) struct FunctionSlot {
     pub(super) inputs: SmallVec<[Ix; 3]>,
     /// The inputs it was built with and whether each is active, if only some are. The function holds all of them.
     pub(super) all_inputs: Option<Box<[(Ix, bool)]>>,
+    /// The outputs, in order.
     pub(super) outputs: SmallVec<[Output; 1]>,
     /// One more than the largest rank of the functions that compute its inputs.
     pub(super) rank: u32,

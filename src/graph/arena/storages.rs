@@ -10,7 +10,9 @@ use crate::graph::arena::{Arena, Garbage, Ix};
 pub(super) struct OuterGradient {
     /// The thread of the run.
     pub(super) thread: Thread,
+    /// The tensor whose gradient was replaced.
     pub(super) tensor: Ix,
+    /// The gradient before the run.
     pub(super) grad: Option<Arc<Storage>>,
 }
 

@@ -38,8 +38,11 @@ struct RouteKey {
 
 /// A prepared differentiation.
 pub(crate) struct PreparedBackward {
+    /// The functions to differentiate, and their order.
     pub(crate) route: GradientRoute,
+    /// The steps of the backward run.
     pub(crate) plan: BackwardPlan,
+    /// The arrays for the gradients.
     pub(crate) gradients: RunGradients,
     /// If it is worth caching: the variable that caches it, which is the first root, and its validity.
     kept: Option<(Ix, Validity)>,

@@ -36,7 +36,9 @@ pub(crate) struct PlanUse {
 
 /// A leaf of a cached plan.
 struct Leaf {
+    /// The slot of its gradient.
     slot: GradientSlotIx,
+    /// The tensor of the leaf.
     tensor: Ix,
     /// The contributions to its gradient, as numbers of the step and its input.
     sinks: SmallVec<[(u32, u32); 1]>,
@@ -50,6 +52,7 @@ struct Leaf {
 pub(crate) struct RunGradients {
     /// For each slot, the gradient that exists at the end of the run, if any.
     pub(crate) by_slot: Vec<Option<Arc<Storage>>>,
+    /// The leaves of the plan.
     leaves: Vec<Leaf>,
     /// Slots of other gradients that exist at the end of the run, except of roots.
     others: Vec<GradientSlotIx>,

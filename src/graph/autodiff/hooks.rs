@@ -15,6 +15,7 @@ use crate::{Error, Result};
 
 /// The functions of a run, locked for it until this is dropped.
 pub(crate) struct Suspended {
+    /// The locked functions.
     pub(crate) functions: Vec<Ix>,
     /// True while the run holds its functions, false while a hook runs.
     pub(crate) busy: Cell<bool>,
@@ -51,6 +52,7 @@ impl Drop for Suspended {
 pub(crate) struct RunHooks<'a> {
     /// By slot.
     by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
+    /// The route on which the hooks are.
     route: &'a GradientRoute,
     /// The lock to release while a hook runs, if any.
     held: Option<&'a Suspended>,

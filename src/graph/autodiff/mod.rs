@@ -244,7 +244,9 @@ fn seeds(roots: &[Root], are_returned: bool) -> Result<SmallVec<[Option<Arc<Stor
 
 /// Calls hooks with gradients as soon as they are complete, and unlocks each function after it has run.
 struct Observer<'a, 'b> {
+    /// The route that runs.
     route: &'b GradientRoute,
+    /// The hooks that were not called yet.
     hooks: &'a mut RunHooks<'b>,
     /// For each slot, the gradient that exists at the end of the run, if any.
     gradients: &'a mut [Option<Arc<Storage>>],

@@ -25,6 +25,7 @@ pub(crate) type GradientSlotIx = u32;
 /// A slot in which gradients are summed.
 #[derive(Clone, Copy)]
 pub(crate) struct GradientSlot {
+    /// The tensor whose gradient it is.
     pub(crate) tensor: Ix,
     /// It is the gradient of the tensor as a leaf, not as the output of a function.
     pub(crate) leaf: bool,

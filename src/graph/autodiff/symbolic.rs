@@ -109,10 +109,13 @@ impl Builder for GraphBuilder {
 
 /// A function on the route, with its operation, inputs and outputs.
 pub(crate) struct RuleNode {
+    /// The operation, whose rule is applied.
     op: Op,
     /// The number of the context in which it runs.
     context: u16,
+    /// The given inputs.
     inputs: Vec<Variable>,
+    /// The outputs.
     outputs: Vec<Variable>,
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct EagerRun {
     x: SmallVec<[(*mut u8, Shape); 3]>,
     /// Address and shape of each output.
     y: SmallVec<[(*mut u8, Shape); 1]>,
+    /// Where the operation saves what its gradient reads. None if nothing is saved.
     provenance: Option<ProvenancePtr>,
     /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,

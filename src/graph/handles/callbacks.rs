@@ -21,6 +21,7 @@ struct Carry<F>(F);
 unsafe impl<F> Send for Carry<F> {}
 
 impl<F: FnMut() -> Result<()>> Carry<F> {
+    /// Calls the function.
     fn call(&mut self) -> Result<()> {
         (self.0)()
     }
@@ -42,11 +43,14 @@ pub(crate) fn detached(
 
 /// Counts functions, limits how long other threads wait to one function, and periodically checks for interrupts.
 pub(crate) struct Pace<'a> {
+    /// The number of functions counted so far.
     steps: u32,
+    /// The guard of the run, which is renewed for each function. None if the run has none.
     guard: Option<&'a RunGuard>,
 }
 
 impl<'a> Pace<'a> {
+    /// Counts from zero.
     pub(crate) fn new(guard: Option<&'a RunGuard>) -> Self {
         Self { steps: 0, guard }
     }

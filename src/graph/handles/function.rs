@@ -20,6 +20,7 @@ impl Function {
         Self(f)
     }
 
+    /// The slot of the function.
     pub(crate) fn ix(&self) -> Ix {
         self.0
     }

@@ -53,6 +53,7 @@ struct RegisteredHook {
     owner: (Ix, u32),
     /// When it is called.
     when: When,
+    /// The function to call with the gradient.
     call: Arc<dyn GradientHook>,
     /// Set by its [`HookHandle`].
     removed: Arc<AtomicBool>,
@@ -68,6 +69,7 @@ impl RegisteredHook {
 /// State attached to a tensor with hooks or a retained gradient.
 #[derive(Default)]
 pub(crate) struct GradientState {
+    /// The hooks, in order of registration.
     hooks: Vec<RegisteredHook>,
     /// The gradient is stored although the tensor is not a leaf.
     retained: bool,

@@ -75,6 +75,7 @@ impl Variable {
         Self(v)
     }
 
+    /// The slot of the variable.
     pub(crate) fn ix(&self) -> Ix {
         self.0
     }

@@ -52,7 +52,9 @@ impl AwaitedRun {
 /// The parts of an output that are cleared after a step of a backward run.
 #[derive(Clone, Copy)]
 pub(crate) struct Cleared {
+    /// The data is cleared.
     pub(crate) data: bool,
+    /// The gradient is cleared.
     pub(crate) grad: bool,
     /// The data can be recomputed, so other runs do not prevent clearing.
     pub(crate) restored: bool,
@@ -78,6 +80,7 @@ impl Waiting {
 ///
 /// Keeps state about the functions seen, so each plan needs its own instance.
 pub(crate) struct BackwardClearing {
+    /// The clearing policy of the run.
     key: BackwardKey,
     /// The mark of visited variables.
     seen: u32,

@@ -11,12 +11,14 @@ use crate::ops::Reads;
 ///
 /// Keeps state about the functions seen, so each run needs its own instance.
 pub(crate) struct Clearing {
+    /// The clearing policy of the run.
     policy: Policy,
     /// The mark of visited variables.
     mark: u32,
 }
 
 impl Clearing {
+    /// The state before the first function of a run.
     pub(crate) fn new(a: &mut Arena, policy: Policy) -> Self {
         Self { policy, mark: a.new_mark() }
     }

@@ -14,6 +14,7 @@ pub(crate) struct ReleasedStorage {
     pub(crate) tensor: Ix,
     /// True for the gradient, false for the data.
     pub(crate) is_grad: bool,
+    /// The storage to clear.
     pub(crate) storage: Arc<Storage>,
 }
 
@@ -36,6 +37,7 @@ impl ReleasedStorage {
 pub(crate) struct Release {
     /// The number of the step.
     pub(crate) step: u32,
+    /// The storage to clear.
     pub(crate) place: ReleasedStorage,
     /// Functions and runs that may wait for it, if any.
     pub(crate) waiting: Option<Box<Waiting>>,

@@ -34,6 +34,7 @@ pub(crate) enum GradientHomes {
 pub(crate) struct BackwardPlan {
     /// The functions, in execution order.
     pub(crate) order: PlanLock,
+    /// One step for each function, in execution order.
     pub(crate) steps: Vec<BackwardStep>,
     /// Gradients without contributions, which are zeroed before a step reads them.
     pub(crate) zeroed: Vec<(u32, u32)>,

@@ -19,9 +19,11 @@ use crate::ops::{Op, Operation};
 pub(crate) struct ForwardKey {
     /// The destinations.
     roots: SmallVec<[Ix; 2]>,
+    /// The clearing policy.
     policy: Policy,
     /// The memory budget in bytes, if any.
     budget: Option<usize>,
+    /// The order of functions.
     execution_order: ExecutionOrder,
 }
 
@@ -35,7 +37,9 @@ impl ForwardKey {
 
 /// A cached plan and its validity.
 pub(crate) struct CachedPlan {
+    /// Tells whether the graph still fits the plan.
     validity: Validity,
+    /// The plan.
     plan: Plan,
 }
 

@@ -23,6 +23,7 @@ use crate::graph::step::setup::{self, Stop};
 pub(crate) struct ForwardPlan {
     /// The functions, in execution order.
     pub(crate) order: PlanLock,
+    /// One step for each function, in execution order.
     pub(crate) steps: Vec<ForwardStep>,
     /// The inputs to clear, as numbers of the step and its input, in order.
     pub(crate) clears: Vec<(u32, u32)>,

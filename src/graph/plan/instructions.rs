@@ -31,6 +31,7 @@ pub(crate) enum Instruction {
 
 /// A list of instructions, and the joint ones whose `next` is not yet known.
 struct Listing {
+    /// The instructions so far.
     list: Vec<Instruction>,
     /// Joint instructions without a `next`: the position in the list, and the step at which they end.
     open: Vec<(usize, usize)>,

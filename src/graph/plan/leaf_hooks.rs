@@ -22,12 +22,14 @@ pub(crate) struct HookedOutput {
     pub(crate) step: u32,
     /// The number of the output.
     number: u32,
+    /// The tensor of the output.
     tensor: Ix,
 }
 
 /// A leaf with hooks.
 #[derive(Clone, Copy)]
 struct HookedLeaf {
+    /// The tensor of the leaf.
     tensor: Ix,
     /// At least one hook needs the gradient itself, not only a call after accumulation.
     shown: bool,
@@ -38,7 +40,9 @@ struct HookedLeaf {
 /// The outputs and leaves of a plan that have hooks.
 #[derive(Default)]
 pub(crate) struct LeafHooks {
+    /// The outputs of functions with hooks.
     pub(crate) outputs: Vec<HookedOutput>,
+    /// The leaves with hooks.
     leaves: Vec<HookedLeaf>,
 }
 

@@ -82,6 +82,7 @@ impl Default for Seed {
 
 /// The context of a backward run, in addition to [`RunContext`].
 pub(crate) struct BackwardContext<'a> {
+    /// The context of any run.
     pub(crate) run: RunContext<'a>,
     /// Called for a value that a gradient reads and that changed since the forward run. Only the first time if it
     /// returns no error.

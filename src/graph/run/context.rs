@@ -23,12 +23,15 @@ pub(crate) struct RunContext<'a> {
     optimise: bool,
     /// Clears are recorded for a test, see [`clear_record`].
     recording: bool,
+    /// Times the steps, if timing is on.
     pub(crate) timer: Timer,
     /// True if results are checked for non-finite numbers.
     pub(crate) anomaly: bool,
 }
 
 impl<'a> RunContext<'a> {
+    /// The context of a run with these hooks (before and after each function) and callbacks. Reads the modes of the
+    /// thread.
     pub(crate) fn new(
         hooks: [Option<FunctionHook<'a>>; 2],
         callbacks: &'a [&'a dyn CommunicatorCallback],

@@ -66,6 +66,7 @@ pub fn take_timings() -> Vec<Timing> {
 pub(crate) struct Timer(bool);
 
 impl Timer {
+    /// Reads whether timing is on.
     pub(crate) fn new() -> Self {
         Self(ON.load(Ordering::Relaxed))
     }

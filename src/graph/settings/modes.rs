@@ -136,14 +136,19 @@ fn swap<T>(field: impl FnOnce(&mut ScopedModes) -> &mut T, value: T) -> T {
 #[allow(clippy::struct_excessive_bools)] // independent modes
 #[derive(Clone, Copy)]
 pub(crate) struct Modes {
+    /// See [`grad_enabled`].
     pub(crate) grad: bool,
+    /// See [`auto_forward`].
     pub(crate) auto_forward: bool,
+    /// See [`recompute`].
     pub(crate) recompute: bool,
+    /// See [`detect_anomaly`].
     pub(crate) anomaly: bool,
     /// The number of the context.
     pub(crate) context: u16,
     /// In bytes.
     pub(crate) memory_budget: Option<usize>,
+    /// See [`noting`].
     pub(crate) noting: bool,
 }
 

@@ -22,6 +22,7 @@ const MANY: usize = 16;
 
 /// The destination of the gradient of one input.
 pub(crate) struct GradientSink {
+    /// The gradient.
     pub(crate) slot: Operand,
     /// Always overwrite: this is the first contribution to the gradient of an intermediate variable.
     pub(crate) first: bool,
@@ -76,7 +77,9 @@ impl DataOperand {
 
 /// All inputs and outputs of a function, for operations on arrays.
 pub(crate) struct BothSides {
+    /// The inputs.
     pub(crate) x: Vec<Array>,
+    /// The outputs.
     pub(crate) y: Vec<Array>,
     /// The tensors they belong to.
     pub(crate) tensors: Vec<Ix>,
@@ -84,8 +87,11 @@ pub(crate) struct BothSides {
 
 /// One function prepared to run backward.
 pub(crate) struct BackwardStep {
+    /// The operation.
     pub(crate) op: Op,
+    /// The precision in which it computes.
     pub(crate) compute: Precision,
+    /// Inputs.
     pub(crate) x: SmallVec<[DataOperand; 3]>,
     /// Outputs.
     pub(crate) y: SmallVec<[DataOperand; 1]>,
@@ -289,6 +295,7 @@ impl BackwardStep {
     /// Returns a value that the gradient reads and that changed or was cleared since the forward run, if `counts` is
     /// true for it.
     pub(crate) fn changed(&self, counts: impl Fn(&Storage) -> bool) -> Option<Modified> {
+        /// The storage of an array that the gradient reads. None for one that it does not read.
         fn storage(data: &DataOperand) -> Option<&Storage> {
             data.read().map(|slot| &*slot.storage)
         }

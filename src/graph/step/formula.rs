@@ -17,6 +17,7 @@ use crate::ops::{Op, Sym, Symbols};
 struct EagerBuilder {
     /// The result of each node, by number.
     arrays: Vec<NdArray>,
+    /// The precision in which functions compute.
     compute: Precision,
 }
 
@@ -73,6 +74,7 @@ pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
 struct MeasuringBuilder {
     /// The shape of each node, by number.
     shapes: Vec<Shape>,
+    /// The precision in which functions would compute.
     compute: Precision,
     /// Bytes of all results.
     bytes: usize,

@@ -29,9 +29,13 @@ pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 /// One function prepared to run forward.
 #[allow(clippy::struct_excessive_bools)] // independent flags
 pub(crate) struct ForwardStep {
+    /// The operation.
     pub(crate) op: Op,
+    /// The precision in which it computes.
     pub(crate) compute: Precision,
+    /// The given inputs.
     pub(crate) x: SmallVec<[Operand; 3]>,
+    /// The outputs.
     pub(crate) y: SmallVec<[Operand; 1]>,
     /// Where the operation saves what its gradient reads.
     pub(crate) provenance: ProvenancePtr,
@@ -78,6 +82,7 @@ impl ForwardStep {
         Self::new(op, compute, x, y, provenance)
     }
 
+    /// A step with these operands, and the facts that its runs need.
     pub(crate) fn new(
         op: Op,
         compute: Precision,

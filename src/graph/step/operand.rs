@@ -23,7 +23,9 @@ use crate::{Error, Result};
 pub(crate) struct Operand {
     /// The tensor in the arena that it belongs to, if any.
     pub(crate) tensor: Ix,
+    /// The elements.
     pub(crate) storage: Arc<Storage>,
+    /// The shape that the function was set up with.
     pub(crate) shape: Shape,
     /// The type in which the kernel works.
     pub(crate) dtype: DType,
@@ -38,6 +40,7 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
+    /// An array of a tensor, for a kernel that computes in `dtype`, whose elements are stored as `stored`.
     pub(crate) fn new(tensor: Ix, array: NdArray, dtype: DType, stored: DType) -> Self {
         let NdArray { shape, storage } = array;
         assert!(storage.len() >= shape.size(), "an array has memory for its shape");
@@ -270,6 +273,7 @@ pub(crate) struct Temporary {
     stored: DType,
     /// The type of the values.
     dtype: DType,
+    /// The memory of the values.
     buffer: Buffer,
 }
 

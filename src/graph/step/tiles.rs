@@ -16,7 +16,9 @@ const GRAIN: usize = 1 << 14;
 /// An array: its address, or null if it is missing, and its type, `f32` or one of 16 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct TiledArray {
+    /// The first element.
     pub(crate) at: *mut u8,
+    /// The type of the elements.
     pub(crate) dtype: DType,
 }
 
@@ -27,6 +29,7 @@ impl TiledArray {
     /// No array.
     pub(crate) const MISSING: Self = Self { at: std::ptr::null_mut(), dtype: DType::F32 };
 
+    /// True if there is an array and it has a type of 16 bits.
     fn is_narrow(self) -> bool {
         self.dtype != DType::F32 && !self.at.is_null()
     }
@@ -38,9 +41,13 @@ struct TileBuffers([Aligned<[MaybeUninit<f32>; TILE]>; 6]);
 /// The arrays of an elementwise function, in the order of [`Part`]: two inputs, output, its gradient, and two
 /// gradients of inputs. All have `n` elements.
 pub(crate) struct TiledFunction {
+    /// The loops of the function.
     pub(crate) loops: Loops,
+    /// The arrays, some of them missing.
     pub(crate) arrays: [TiledArray; 6],
+    /// True for each gradient of an input that is added to.
     pub(crate) adds: [bool; 2],
+    /// The number of elements of each array.
     pub(crate) n: usize,
 }
 

@@ -34,16 +34,19 @@ impl PairAxis {
         Self { n, strides: [a, b, y] }
     }
 
+    /// The stride in operand `a`, in elements.
     #[inline(always)]
     fn a(&self) -> usize {
         self.strides[0]
     }
 
+    /// The stride in operand `b`, in elements.
     #[inline(always)]
     fn b(&self) -> usize {
         self.strides[1]
     }
 
+    /// The stride in the result `y`, in elements.
     #[inline(always)]
     fn y(&self) -> usize {
         self.strides[2]
@@ -81,7 +84,9 @@ impl Cycle {
 /// along axes that it lacks. Along the last axis `a` and `b` are contiguous or repeated, and `y` is contiguous.
 #[derive(Clone, Debug)]
 pub struct BroadcastLayout {
+    /// All axes but the last, outermost first.
     outer: IndexAxes<3>,
+    /// The last axis, along which a loop runs over contiguous elements.
     last: PairAxis,
     /// The indices of the first elements of `a`, `b` and `y`.
     first: [usize; 3],

@@ -9,15 +9,23 @@ use crate::kernels::epilogue::Epilogue;
 /// `target[k, o] = sum over c, t of w[k, c, t] source[c, position of tap t at o]`, for each image and group. Source
 /// and target are the input and the output, or for the gradient of the input, the other way round.
 pub(super) struct Correlation<'a, T> {
+    /// The sizes of the convolution.
     pub(super) g: &'a Geometry,
+    /// The window and the layouts that follow from the sizes.
     pub(super) descriptor: &'a Descriptor,
+    /// The array that is read: the input, or the gradient of the output.
     pub(super) source: *const T,
+    /// The strides of the source.
     pub(super) sources: Images,
+    /// The array that is written: the output, or the gradient of the input.
     pub(super) target: *mut T,
+    /// The strides of the target.
     pub(super) targets: Images,
+    /// The weight of all groups.
     pub(super) weight: *const T,
     /// True if sources are input channels: for the output.
     pub(super) forward: bool,
+    /// Applied to each sum before it is stored.
     pub(super) epilogue: Epilogue<'a, T>,
 }
 
@@ -25,6 +33,7 @@ pub(super) struct Correlation<'a, T> {
 unsafe impl<T> Sync for Correlation<'_, T> {}
 
 impl<T: Float> Correlation<'_, T> {
+    /// The taps and positions of the sums.
     pub(super) fn window(&self) -> &Window {
         &self.descriptor.window
     }
@@ -59,10 +68,15 @@ impl<T: Float> Correlation<'_, T> {
 
 /// The gradient of the weight from the input and the gradient of the output.
 pub(super) struct WeightGradient<'a, T> {
+    /// The sizes of the convolution.
     pub(super) g: &'a Geometry,
+    /// The input.
     pub(super) x: *const T,
+    /// The gradient of the output.
     pub(super) gy: *const T,
+    /// The gradient of the weight, which is written.
     pub(super) gw: *mut T,
+    /// True if the gradient is added to `gw`, not stored.
     pub(super) accumulate: bool,
 }
 

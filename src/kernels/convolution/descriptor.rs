@@ -26,6 +26,7 @@ pub(super) enum Pass {
 
 /// A window and the layouts of the data that it reads.
 pub(super) struct Descriptor {
+    /// The positions and the elements that they read.
     pub(super) window: Window,
     /// For channels first and implicit GEMM.
     pub(super) layout: Option<PlaneLayout>,
@@ -37,16 +38,20 @@ pub(super) struct Descriptor {
 
 /// The descriptors of a sum. The gradient of the input has one for each phase of the stride.
 pub(super) struct Descriptors {
+    /// One descriptor for each window.
     pub(super) each: Vec<Descriptor>,
 }
 
 impl Descriptors {
+    /// One descriptor for each window of pass `of`.
     fn new(g: &Geometry, of: Pass, windows: Vec<Window>) -> Self {
         Self { each: windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect() }
     }
 }
 
 impl Descriptor {
+    /// The descriptor of a window of pass `of`. Only channels first has a layout or planes, and only depthwise
+    /// convolution has planes.
     fn new(g: &Geometry, of: Pass, window: Window) -> Self {
         // The gradient of the weight holds a sum for each tap in registers, so blocks of taps are smaller.
         let most = if of == Pass::WeightGradient { 3 } else { 5 };
@@ -72,7 +77,9 @@ impl Descriptor {
 
 /// The descriptors that a thread caches.
 struct DescriptorCache {
+    /// The cached descriptors, by geometry and pass.
     sums: Vec<(Geometry, Pass, Arc<Descriptors>)>,
+    /// The size of their lists, which limits the cache.
     numbers: usize,
 }
 

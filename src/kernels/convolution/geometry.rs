@@ -9,6 +9,7 @@ pub type Spatial = SmallVec<[usize; 3]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Geometry {
+    /// The number of images.
     pub images: usize,
     /// Input channels of all groups.
     pub channels: usize,
@@ -16,23 +17,32 @@ pub struct Geometry {
     pub maps: usize,
     /// The number of groups.
     pub group: usize,
+    /// The size of an input image.
     pub input: Spatial,
+    /// The size of the kernel.
     pub kernel: Spatial,
+    /// The size of an output image.
     pub output: Spatial,
+    /// The padding before the first element of each axis.
     pub pad: Spatial,
+    /// The distance of adjacent output positions, in input elements.
     pub stride: Spatial,
+    /// The distance of adjacent kernel elements, in input elements.
     pub dilation: Spatial,
     /// True if the channels of the input, the weight and the output are the last axis (NHWC), not before space (NCHW).
     pub channel_last: bool,
 }
 
 impl Geometry {
+    /// The number of pixels of an input image.
     pub(in crate::kernels) fn area(&self) -> usize {
         self.input.iter().product()
     }
+    /// The number of elements of a kernel.
     pub(in crate::kernels) fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
+    /// The number of pixels of an output image.
     pub(in crate::kernels) fn positions(&self) -> usize {
         self.output.iter().product()
     }
@@ -85,10 +95,12 @@ impl Geometry {
         Images { channels: of_group, image: channels * area, group: of_group * channel, channel, pixel }
     }
 
+    /// The strides of the input, with all groups.
     pub(super) fn inputs(&self) -> Images {
         self.array(self.channels, self.area())
     }
 
+    /// The strides of the output, with all groups.
     pub(super) fn outputs(&self) -> Images {
         self.array(self.maps, self.positions())
     }

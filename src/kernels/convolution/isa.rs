@@ -52,76 +52,91 @@ macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($rows:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`PackImage`] with the instructions of this table.
             unsafe fn pack_image(order: &PackImage<'_, $t>) {
                 // SAFETY: the function has the instruction set; the caller guarantees the memory. Same below.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`TapRows`] with the instructions of this table.
             unsafe fn tap_rows(order: &TapRows<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`SlidingSum`] with the instructions of this table.
             unsafe fn sliding_sum(order: &SlidingSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`NarrowSum`] with the instructions of this table.
             unsafe fn narrow_sum(order: &NarrowSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`InterleaveWindows`] with the instructions of this table.
             unsafe fn interleave(order: &InterleaveWindows<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`PlaneDots`] with the instructions of this table.
             unsafe fn plane_dots(order: &PlaneDots<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`PixelSum`] with the instructions of this table.
             unsafe fn pixel_sum(order: &PixelSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`PixelDots`] with the instructions of this table.
             unsafe fn pixel_dots(order: &PixelDots<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`Transform`] with the instructions of this table.
             unsafe fn transform(order: &Transform<$t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`WeightTransform`] with the instructions of this table.
             unsafe fn transform_weights(order: &WeightTransform<$t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`ToPlanes`] with the instructions of this table.
             unsafe fn to_planes(order: &ToPlanes<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`Im2Row`] with the instructions of this table.
             unsafe fn im2row(order: &Im2Row<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`PixelEnergies`] with the instructions of this table.
             unsafe fn energies(order: &PixelEnergies<$t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`PixelsToPack`] with the instructions of this table.
             unsafe fn pack_pixels(order: &PixelsToPack<$t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Runs [`EnergyPlane`] with the instructions of this table.
             unsafe fn energy_range(order: &EnergyPlane<$t>) -> EnergyRange<$t> {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }

@@ -38,6 +38,7 @@ impl<'a> Pointwise<'a> {
         Self { g, channels: g.channels / g.group, maps: g.maps / g.group, descriptors }
     }
 
+    /// The input pixels that a strided convolution reads. None if the stride is one.
     fn window(&self) -> Option<&Window> {
         self.descriptors.as_ref().map(|all| &all.each[0].window)
     }

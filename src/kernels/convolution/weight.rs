@@ -14,6 +14,7 @@ pub struct CachedWeight {
 
 /// The weight of a convolution.
 pub struct Weight<'a, T> {
+    /// The elements of the weight.
     pub(super) values: &'a [T],
     /// Data derived from it that the function caches.
     pub(super) known: WeightCache<'a>,

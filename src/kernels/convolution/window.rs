@@ -9,11 +9,17 @@ use super::geometry::Geometry;
 /// padding outside. Position `o` is element `first + o apart` of the target.
 #[derive(Clone, Debug)]
 pub(super) struct WindowAxis {
+    /// The number of positions.
     pub(super) positions: usize,
+    /// The distance in the source of adjacent positions.
     pub(super) step: usize,
+    /// The source element of each tap, relative to the position.
     pub(super) offsets: SmallVec<[isize; 8]>,
+    /// The number of elements of the source.
     pub(super) len: usize,
+    /// The target element of position 0.
     pub(super) first: usize,
+    /// The distance in the target of adjacent positions.
     pub(super) apart: usize,
     /// Elements of the target along this axis.
     pub(super) target: usize,
@@ -43,6 +49,7 @@ impl WindowAxis {
 /// All axes. The positions along the last axis form a row, and the other axes have rows.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
+    /// The axes, outermost first.
     pub(super) axes: SmallVec<[WindowAxis; 3]>,
     /// The number of positions in a row.
     pub(super) width: usize,
@@ -61,6 +68,7 @@ pub(super) struct Window {
     pub(super) outer: usize,
     /// The first target element of each row. The next ones of a row are `apart`.
     pub(super) targets: Vec<usize>,
+    /// The distance of adjacent target elements of a row.
     pub(super) apart: usize,
     /// The kernel elements that are taps, in order.
     pub(super) taps: Vec<usize>,
@@ -134,6 +142,8 @@ fn indices(lengths: impl Iterator<Item = usize>) -> Vec<SmallVec<[usize; 3]>> {
 }
 
 impl Window {
+    /// Combines the axes, outermost first, for a kernel of this shape. Computes the source row of each row of positions
+    /// and each outer tap.
     fn new(axes: &[WindowAxis], kernel: &[usize]) -> Self {
         let outer = &axes[..axes.len() - 1];
         let last = &axes[axes.len() - 1];

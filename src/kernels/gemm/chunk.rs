@@ -23,7 +23,9 @@ const COLUMNS: usize = 1024;
 
 /// Some rows and columns of tiles of a product.
 pub(super) struct Chunk<'a, T: 'static> {
+    /// The product of which this is a part.
     pub(super) product: &'a BlockedProduct<'a, T>,
+    /// The kernels of this machine.
     pub(super) kernels: &'static Kernels<T>,
     /// Rows of the matrix in each row of tiles.
     pub(super) heights: EvenSplit,
@@ -31,7 +33,9 @@ pub(super) struct Chunk<'a, T: 'static> {
     pub(super) rows: Range<usize>,
     /// Columns of tiles.
     pub(super) columns: Range<usize>,
+    /// How the tiles read the right matrix.
     pub(super) right: Right<T>,
+    /// True if the left matrix is packed before the tiles read it.
     pub(super) packs_left: bool,
     /// Terms of the sums in a block.
     pub(super) depth: usize,
@@ -39,13 +43,17 @@ pub(super) struct Chunk<'a, T: 'static> {
 
 /// Some columns of tiles and some terms of a chunk, and the addresses of its two packed matrices.
 struct PackedBlock<'a, T: 'static> {
+    /// The chunk of which this is a part.
     chunk: &'a Chunk<'a, T>,
+    /// Columns of tiles.
     columns: Range<usize>,
     /// The first term.
     p: usize,
     /// The number of terms.
     k: usize,
+    /// The packed part of the left matrix.
     a: *mut T,
+    /// The packed part of the right matrix.
     b: *mut T,
 }
 

@@ -20,6 +20,7 @@ pub(in crate::kernels) struct MatrixOperand<T> {
 }
 
 impl<T> MatrixOperand<T> {
+    /// The address of element (i, j).
     #[inline(always)]
     pub(super) fn at(self, i: usize, j: usize) -> *const T {
         self.p.wrapping_offset(i as isize * self.row + j as isize * self.col)
@@ -31,6 +32,7 @@ impl<T> MatrixOperand<T> {
         Self { p: self.at(i, j), row, col }
     }
 
+    /// The transposed matrix, in the same memory.
     pub(in crate::kernels) fn transposed(self) -> Self {
         Self { row: self.col, col: self.row, ..self }
     }

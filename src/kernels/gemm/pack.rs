@@ -105,6 +105,7 @@ pub(super) struct RowsToPack<T> {
     /// The first row.
     pub(super) from: *const T,
     pub(super) row: isize,
+    /// The distance of adjacent columns.
     pub(super) col: isize,
     pub(super) k: usize,
     /// Rows of the matrix in each row of tiles, and the range of tiles to pack.

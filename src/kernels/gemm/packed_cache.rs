@@ -99,10 +99,13 @@ mod tests {
     use crate::kernels::Float;
     use crate::kernels::gemm::{Matrix, MatrixMut, gemm};
 
+    /// `n` numbers from -0.5 to 0.5 that depend on the seed.
     fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
         (0..n).map(|i| T::of(((i * 7919 + seed * 31) % 1009) as f64 / 1009.0 - 0.5)).collect()
     }
 
+    /// Asserts that products with a cached right matrix equal those without, also after the matrix changed. Returns
+    /// true if the packed matrix of the last products is cached.
     fn check<T: Float>(dtype: DType, (m, n, k): (usize, usize, usize), transposed: bool) -> bool {
         let (storage, _) = Storage::to_write(n * k, dtype).expect("memory");
         let a = values::<T>(m * k, 1);

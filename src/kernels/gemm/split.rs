@@ -5,6 +5,7 @@ use std::ops::Range;
 /// A number of items divided into parts as evenly as possible.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct EvenSplit {
+    /// The number of parts.
     parts: usize,
     /// Items of a small part.
     each: usize,
@@ -19,6 +20,7 @@ impl EvenSplit {
         Self { parts, each: count / parts, more: count % parts }
     }
 
+    /// The number of parts.
     pub(in crate::kernels) fn parts(self) -> usize {
         self.parts
     }

@@ -322,16 +322,19 @@ macro_rules! make {
     ($name:ident, $vector:ty, $t:ty, [$($m:literal)+] $(, $feature:literal)?) => {
         static $name: Kernels<$t> = {
             $(#[target_feature(enable = $feature)])?
+            /// Computes a tile of `M` rows by `N` registers with the instructions of this table.
             unsafe fn kernel<const KIND: usize, const M: usize, const N: usize>(t: &ProductTile<'_, $t>) {
                 // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$vector, KIND, M, N>(t) }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Packs columns with the instructions of this table.
             unsafe fn pack_columns(columns: &pack::ColumnsToPack<$t>) {
                 // SAFETY: as above.
                 unsafe { pack::columns::<$vector>(columns) }
             }
             $(#[target_feature(enable = $feature)])?
+            /// Packs rows with the instructions of this table.
             unsafe fn pack_rows(rows: &pack::RowsToPack<$t>) {
                 // SAFETY: as above.
                 unsafe { pack::rows::<$vector>(rows) }

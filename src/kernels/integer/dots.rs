@@ -14,6 +14,7 @@ pub(super) unsafe trait IntegerDots: Copy {
     /// Four terms that are the same for each column.
     type Levels: Copy;
 
+    /// All sums zero.
     unsafe fn zero() -> Self;
     /// Reads four bytes of each column, one column after the other.
     unsafe fn weights(p: *const i8) -> Self::Weights;
@@ -21,6 +22,7 @@ pub(super) unsafe trait IntegerDots: Copy {
     unsafe fn levels(p: *const u8) -> Self::Levels;
     /// Adds the products of these terms.
     unsafe fn add(self, levels: Self::Levels, weights: Self::Weights) -> Self;
+    /// Writes the `WIDTH` sums.
     unsafe fn store(self, p: *mut i32);
     /// Adds one number for each column.
     unsafe fn plus(self, p: *const i32) -> Self;
@@ -36,9 +38,11 @@ pub(super) unsafe trait IntegerDots: Copy {
 /// level.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
+    /// The level that represents zero.
     zero: u8,
-    /// Bounds of numbers.
+    /// The least number that is not clamped.
     least: f32,
+    /// The largest number that is not clamped.
     most: f32,
 }
 

@@ -27,22 +27,30 @@ pub(in crate::kernels) struct MatrixSize {
 pub(in crate::kernels) struct LevelRows<'a, T> {
     /// The rows, `row` bytes apart, followed by `GROUP` readable bytes.
     pub(in crate::kernels) levels: &'a [u8],
+    /// Bytes from a row to the next.
     pub(in crate::kernels) row: usize,
+    /// The number of rows.
     pub(in crate::kernels) count: usize,
+    /// The number that a difference of one level represents.
     pub(in crate::kernels) scale: T,
+    /// The level that represents zero.
     pub(in crate::kernels) zero: u8,
 }
 
 /// A packed matrix and the parameters of its columns.
 pub(in crate::kernels) struct LevelMatrix<'a, T> {
+    /// The kernels of this machine.
     kernels: &'static Kernels,
+    /// The number of terms and columns.
     size: MatrixSize,
+    /// The packed weights.
     panels: WeightPanels,
     /// The zero points of the columns, and their scales, padded to whole registers.
     zeros: List<i32>,
     scales: List<T>,
     /// The sum of each column without its zero point, padded likewise.
     sums: List<i32>,
+    /// True if any column has a zero point other than 0.
     has_zeros: bool,
     _memory: PhantomData<&'a [u8]>,
 }

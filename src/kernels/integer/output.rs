@@ -18,6 +18,7 @@ pub struct ColumnTerms<'a> {
 
 /// Corrections that remove the zero points from sums, padded to whole registers.
 pub(super) struct Offsets {
+    /// The number added to each sum of a column.
     added: List<i32>,
     /// The factors of the sum of a row of levels.
     zeros: List<i32>,
@@ -109,6 +110,7 @@ pub trait SumOutput: Sync {
 
 /// Rows of results.
 struct ResultRows<T> {
+    /// The first result.
     y: Shared<T>,
     /// Elements of all rows.
     len: usize,
@@ -117,6 +119,7 @@ struct ResultRows<T> {
 }
 
 impl<T> ResultRows<T> {
+    /// The rows of `y`, of `columns` elements each.
     fn new(y: &mut [T], columns: usize) -> Self {
         Self { y: Shared::new(y.as_mut_ptr()), len: y.len(), columns }
     }
@@ -139,8 +142,11 @@ impl<T> ResultRows<T> {
 
 /// Output as levels: sums times the scale of their column, rounded.
 pub struct ToLevels {
+    /// The results.
     rows: ResultRows<u8>,
+    /// The factor of each column.
     scales: List<f32>,
+    /// The conversion to levels.
     rounding: Rounding,
 }
 
@@ -188,9 +194,13 @@ impl SumOutput for ToLevels {
 
 /// Output as numbers: sums times the scale of their column, plus the shift of the column.
 pub struct ToNumbers<'a, T> {
+    /// The results.
     rows: ResultRows<T>,
+    /// The factor of each column.
     scales: List<T>,
+    /// The number added to each column after its factor.
     shifts: List<T>,
+    /// Functions applied to complete rows.
     tail: Tail<'a>,
 }
 

@@ -9,10 +9,13 @@ use crate::kernels::threads::{Shared, parallel};
 /// A matrix of 8-bit weights with any strides.
 #[derive(Clone, Copy)]
 pub struct QuantizedWeights<'a> {
+    /// The weights as bytes.
     data: &'a [u8],
     /// The distance between two terms of a column, and between two columns.
     steps: [usize; 2],
+    /// The number of columns.
     columns: usize,
+    /// The number of terms of a column.
     terms: usize,
     /// The bits to flip in order to make signed weights of bytes. Zero points change accordingly.
     shift: u8,
@@ -43,7 +46,9 @@ impl<'a> QuantizedWeights<'a> {
 /// The layout of the terms of a column: contiguous runs of equal length, one for each tap.
 #[derive(Clone, Copy)]
 pub(super) struct Stretches {
+    /// The number of runs.
     pub(super) count: usize,
+    /// The number of terms of a run.
     pub(super) length: usize,
 }
 
@@ -56,6 +61,7 @@ impl Stretches {
 
 /// Packed weights.
 pub(super) struct Packed<'a> {
+    /// The addresses of the panels.
     panels: WeightPanels,
     /// Keeps the memory alive.
     _memory: PackedMemory<'a>,
@@ -71,8 +77,11 @@ enum PackedMemory<'a> {
 /// The addresses of packed weights.
 #[derive(Clone, Copy)]
 pub(super) struct WeightPanels {
+    /// The kernels that read the panels.
     kernels: &'static Kernels,
+    /// The first byte.
     start: Shared<u8>,
+    /// The number of columns.
     pub(super) columns: usize,
     /// Groups of all runs.
     groups: usize,

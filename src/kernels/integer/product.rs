@@ -28,6 +28,7 @@ pub struct Levels<'a> {
 
 /// The division of the output into blocks, which depends only on its shape.
 pub(super) struct Blocks<'a> {
+    /// The windows over the levels.
     window: &'a ImageWindow,
     /// The number of images, or of lines of one image, in a block.
     images: usize,
@@ -152,13 +153,18 @@ pub(super) fn multiply_by(
 
 /// The positions of a block, in order: image, line and column.
 pub(super) struct Positions {
+    /// The number of lines of an image.
     lines: usize,
+    /// The number of columns of a line.
     width: usize,
+    /// The number of images.
     images: usize,
+    /// The next position.
     at: [usize; 3],
 }
 
 impl Positions {
+    /// The positions of a block whose lines are `width` long.
     pub(super) fn new(block: &PositionBlock, width: usize) -> Self {
         Self { lines: block.lines.len(), width, images: block.images.len(), at: [0; 3] }
     }

@@ -34,6 +34,7 @@ pub(super) struct Finish<'a> {
     pub(super) added: *const i32,
     /// Products subtracted from the sums: a number of each column, as above, times one of each row.
     pub(super) zeros: Option<(*const i32, &'a [i32])>,
+    /// The destination of the sums.
     pub(super) target: SumTarget,
 }
 

@@ -46,7 +46,9 @@ impl Origins {
 
 /// A part of the output: some images, and some lines of each.
 pub(super) struct PositionBlock {
+    /// The images.
     pub(super) images: Range<usize>,
+    /// The lines of each image.
     pub(super) lines: Range<usize>,
 }
 

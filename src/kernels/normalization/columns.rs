@@ -91,9 +91,13 @@ pub(super) fn write<T: Float>(
 /// The arrays that the sums of a gradient read.
 #[derive(Clone, Copy)]
 struct Terms<'a, T> {
+    /// The means and factors of the statistics.
     stats: StatisticsView<'a, T>,
+    /// The input.
     x: &'a [T],
+    /// The factor of each parameter.
     gamma: &'a [T],
+    /// The gradient of the output.
     gy: &'a [T],
 }
 

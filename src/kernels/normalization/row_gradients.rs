@@ -53,8 +53,11 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
 
 /// A part of the gradients, and the destinations of its sums: of `gy`, and of `gy` times the normalized element.
 struct RowPart<'a, T> {
+    /// The operands.
     g: &'a Gradients<'a, T>,
+    /// The requested gradients.
     plan: GradientPlan<T>,
+    /// The part of the array.
     part: &'a BroadcastLayout,
     /// The sums of each statistic, of `gy gamma`.
     stats: [*mut f64; 2],
@@ -299,10 +302,12 @@ struct Together<T> {
 /// A row that begins at `i`, its statistics, and the contributions of these to the gradient of its elements.
 #[derive(Clone, Copy, Default)]
 struct GradientRow<T> {
+    /// The index of the first element.
     i: usize,
     /// The mean, rounded. `rest` is its rounding error.
     mean: T,
     rest: T,
+    /// The factor of the differences from the mean.
     scale: T,
     /// Subtracted from the gradient of every element.
     even: T,

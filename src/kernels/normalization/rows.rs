@@ -10,8 +10,11 @@ use crate::kernels::simd::{Vector, Work};
 
 /// Computes the means and variances (of the elements, not an estimate) of a part of `x` with separate statistics.
 pub(super) struct FindMoments<'a, T> {
+    /// The part of the array.
     pub part: &'a BroadcastLayout,
+    /// The elements.
     pub x: &'a [T],
+    /// The number of elements of a statistic.
     pub count: f64,
 }
 
@@ -98,8 +101,11 @@ impl<V: Vector> Unit<V> {
 
 /// Normalizes a part by statistics from number `first` on.
 pub(super) struct Write<'a, T> {
+    /// The operands and the output.
     pub target: &'a Target<'a, T>,
+    /// The part of the array.
     pub part: &'a BroadcastLayout,
+    /// The means and factors of the statistics.
     pub stats: StatisticsView<'a, T>,
     /// The number of the first statistic.
     pub first: usize,

@@ -11,8 +11,11 @@ use crate::kernels::{Float, Tail};
 pub struct NormalizeAdd<'a, T> {
     /// The start of the result, which is as long as `other`.
     result: Shared<T>,
+    /// The statistics. None to normalize nothing.
     normalize: Option<&'a InPlace<T>>,
+    /// The array that is added, if any.
     other: Option<&'a [T]>,
+    /// Applied last.
     activation: Activation,
 }
 
@@ -58,9 +61,13 @@ impl<T: Float> RowFunctions for NormalizeAdd<'_, T> {
 
 /// A row of the result, and of the array that is added.
 struct AddRow<T> {
+    /// The first element of the row.
     at: *mut T,
+    /// The first element that is added, if any.
     other: Option<*const T>,
+    /// Applied last.
     activation: Activation,
+    /// The number of elements.
     n: usize,
 }
 

@@ -20,7 +20,9 @@ pub struct WideStatistic {
     pub(super) s: usize,
     /// Brings elements into the range in which squares are finite.
     factor: f64,
+    /// The mean of the elements times `factor`.
     mean: f64,
+    /// One over the standard deviation of the elements times `factor`.
     scale: f64,
 }
 

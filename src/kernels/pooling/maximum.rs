@@ -46,7 +46,9 @@ pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
 /// The layout of a line of a plane: its length, including `before` elements of padding before the input.
 #[derive(Clone, Copy)]
 struct LineLayout {
+    /// The number of elements.
     len: usize,
+    /// The number of elements of padding at the start.
     before: usize,
 }
 
@@ -71,12 +73,17 @@ const FAR: usize = 4;
 /// A row of outputs being written, and the plane of its windows, which is a padded copy if `IS_PADDED`. Otherwise
 /// positions are element numbers, and the compiler knows that.
 struct Maxima<'a, T, const IS_PADDED: bool> {
+    /// All windows.
     w: &'a Windows,
+    /// The row of outputs.
     row: &'a PoolingRow<'a>,
+    /// The plane.
     x: *const T,
     /// The layout of the lines of a copy.
     padded: LineLayout,
+    /// The maxima, which are written.
     y: *mut T,
+    /// The position of each maximum, which is written.
     at: *mut u32,
 }
 

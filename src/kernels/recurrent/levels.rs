@@ -56,10 +56,13 @@ pub struct LevelReading<'a, T> {
 
 /// The results of a direction.
 struct LevelStates<'a, T> {
+    /// The index of the direction.
     direction: usize,
     /// The state of each step and sample.
     y: &'a mut [T],
+    /// The last state of each sample.
     h: &'a mut [T],
+    /// The last cells of each sample.
     c: &'a mut [T],
 }
 

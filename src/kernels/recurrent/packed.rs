@@ -7,9 +7,11 @@ use crate::kernels::gemm::{MatrixOperand, Panels};
 
 /// Packed weights of all directions for the forward run, cached with an array.
 pub struct PackedWeights<'a, T> {
+    /// The cached memory, which this locks.
     lent: Lent<'a, T>,
     /// Numbers of a direction.
     n: usize,
+    /// The number of directions.
     directions: usize,
 }
 

@@ -94,8 +94,11 @@ unsafe fn signed<V: Vector>(p: *const V::T, smallest: bool) -> V {
 
 /// The best elements of several rows of `n` elements, each divided into `cuts` parts.
 struct Along<'a, T> {
+    /// The rows, one after the other.
     x: &'a [T],
+    /// The number of elements of a row.
     n: usize,
+    /// The number of parts of a row.
     cuts: usize,
     /// The numbers of the parts.
     range: Range<usize>,
@@ -198,8 +201,11 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V
 
 /// The best of each of the columns of rows of `inner` elements.
 struct Down<'a, T> {
+    /// The rows, one after the other.
     x: &'a [T],
+    /// The number of columns.
     inner: usize,
+    /// The columns to reduce.
     columns: Range<usize>,
     /// Finds the smallest elements, not the largest.
     smallest: bool,

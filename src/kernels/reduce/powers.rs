@@ -10,17 +10,22 @@ use crate::kernels::{Float, Number};
 
 /// Sums of `|x|^p` over axes. A sum that overflows or loses digits is kept in units of the largest `|x|^p` behind it.
 pub struct PowerSums {
+    /// The sums, each in its unit.
     sums: Zeros<f64>,
     /// The unit of each sum, of `|x|`; zero where the sum is as it is. None if all are.
     units: Option<Zeros<f64>>,
+    /// The power.
     p: f64,
+    /// Added to each sum by the caller, before it takes the root.
     eps: f64,
 }
 
 /// The range of sums of powers that neither overflow nor lose digits. Other sums are computed in units.
 #[derive(Clone, Copy)]
 pub struct PlainRange {
+    /// The least sum that loses no digits.
     least: f64,
+    /// The largest sum that does not overflow.
     most: f64,
 }
 

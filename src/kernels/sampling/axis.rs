@@ -36,8 +36,11 @@ pub(super) struct AxisPlaces<T> {
 /// A coordinate that was moved into the image: the element before it, the distance from that, and the derivative.
 #[derive(Clone, Copy)]
 struct SampledPlace<T> {
+    /// The index of the element before the coordinate.
     low: i32,
+    /// The distance from that element, from 0 to 1.
     share: T,
+    /// The derivative of the coordinate by the given number.
     rise: T,
 }
 

@@ -62,8 +62,11 @@ pub(super) fn read<T: Float, const R: usize, const S: usize>(points: &Points<T>,
 
 /// Reads the one element of each point.
 struct ReadOne<'a, T> {
+    /// The points.
     points: &'a Points<T>,
+    /// The plane.
     plane: &'a [T],
+    /// The value at each point, which is written.
     to: &'a mut [T],
 }
 

@@ -31,6 +31,7 @@ pub struct Points<T> {
     pub(super) all_inside: bool,
     /// The indices of the first neighbours.
     pub(super) at: [PerPoint<i32>; ROWS],
+    /// The weight of each neighbour.
     pub(super) weight: PerElement<T>,
     /// The derivatives of the weights along each axis, the last first, if requested.
     pub(super) slopes: [PerElement<T>; 3],

@@ -83,10 +83,12 @@ fn detect() -> Isa {
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     {
+        /// Runs `work` with AVX-512.
         #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
         fn avx512<R>(work: impl FnOnce() -> R) -> R {
             work()
         }
+        /// Runs `work` with AVX2 and FMA.
         #[target_feature(enable = "avx2,fma")]
         fn avx2<R>(work: impl FnOnce() -> R) -> R {
             work()
@@ -122,11 +124,13 @@ macro_rules! in_registers {
         pub(super) fn $name<W: Work<$t>>(work: W) -> W::Output {
             #[cfg(target_arch = "x86_64")]
             {
+                /// Runs `work` in registers of AVX-512.
                 #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
                 fn avx512<W: Work<$t>>(work: W) -> W::Output {
                     // SAFETY: the function has the instruction set. Same below.
                     unsafe { work.run::<x86::$avx512>() }
                 }
+                /// Runs `work` in registers of AVX2.
                 #[target_feature(enable = "avx2,fma")]
                 fn avx2<W: Work<$t>>(work: W) -> W::Output {
                     // SAFETY: as above.
@@ -170,10 +174,13 @@ pub unsafe trait Vector: Copy {
     /// True if an instruction multiplies by one lane of a register.
     const HAS_LANES: bool = false;
 
+    /// Zero in all lanes.
     unsafe fn zero() -> Self;
     /// `v` in all lanes.
     unsafe fn all(v: Self::T) -> Self;
+    /// Loads `WIDTH` elements. No alignment is needed.
     unsafe fn load(p: *const Self::T) -> Self;
+    /// Stores all lanes. No alignment is needed.
     unsafe fn store(self, p: *mut Self::T);
     /// The elements of `p` with these indices.
     #[inline(always)]
@@ -189,12 +196,15 @@ pub unsafe trait Vector: Copy {
     unsafe fn first(n: usize) -> Self::Mask;
     /// The lanes from `start` to `end`, excluding `end`. None if `end` comes first.
     unsafe fn between(start: usize, end: usize) -> Self::Mask;
-    /// Zeros where the mask is false. Nothing is read there.
+    /// Loads the lanes for which the mask is true, and sets the others to zero. Reads no memory for those.
     unsafe fn load_masked(p: *const Self::T, mask: Self::Mask) -> Self;
-    /// Writes nothing where the mask is false.
+    /// Stores the lanes for which the mask is true, and leaves the memory of the others.
     unsafe fn store_masked(self, p: *mut Self::T, mask: Self::Mask);
+    /// The sum, lane by lane.
     unsafe fn add(self, other: Self) -> Self;
+    /// The difference, lane by lane.
     unsafe fn sub(self, other: Self) -> Self;
+    /// The product, lane by lane.
     unsafe fn mul(self, other: Self) -> Self;
     /// The larger one, or `other` where either is NaN.
     unsafe fn max(self, other: Self) -> Self;
@@ -202,7 +212,7 @@ pub unsafe trait Vector: Copy {
     unsafe fn where_larger(self, other: Self, yes: Self, no: Self) -> Self;
     /// One bit per lane, set if equal, from the lowest on.
     unsafe fn equal(self, other: Self) -> u32;
-    /// Zeros where the mask is false.
+    /// The lanes for which the mask is true, and zero in the others.
     unsafe fn keep(self, mask: Self::Mask) -> Self;
     /// `self * a + b`.
     unsafe fn mul_add(self, a: Self, b: Self) -> Self;

@@ -19,12 +19,14 @@ pub(crate) const WIDEST: usize = 16;
 /// A position in a row: a whole register from element `i` on, or the rest of the row.
 #[derive(Clone, Copy)]
 pub(crate) struct At<V: Vector> {
+    /// The index of the first element.
     i: usize,
     /// The lanes in use. None for a whole register.
     left: Option<V::Mask>,
 }
 
 impl<V: Vector> At<V> {
+    /// The position from element `i` on, in a row that ends before element `end`.
     #[inline(always)]
     unsafe fn new(i: usize, end: usize) -> Self {
         // SAFETY: the instructions are available.

@@ -22,6 +22,7 @@ macro_rules! tables {
             $make!(AVX2_F32, F32x8, f32, [1 2 3 4 5 6], "avx2,fma");
             $make!(AVX2_F64, F64x4, f64, [1 2 3 4 5 6], "avx2,fma");
 
+            /// The table of the best instruction set of this machine for `f32`. None if only portable code runs.
             pub(super) fn f32() -> Option<&'static Kernels<f32>> {
                 match isa() {
                     Isa::Avx512 => Some(&AVX512_F32),
@@ -30,6 +31,7 @@ macro_rules! tables {
                 }
             }
 
+            /// The table of the best instruction set of this machine for `f64`. None if only portable code runs.
             pub(super) fn f64() -> Option<&'static Kernels<f64>> {
                 match isa() {
                     Isa::Avx512 => Some(&AVX512_F64),
@@ -49,10 +51,12 @@ macro_rules! tables {
             $make!(NEON_F32, F32x4, f32, [1 2 3 4 5 6 7 8 9 10 11 12]);
             $make!(NEON_F64, F64x2, f64, [1 2 3 4 5 6 7 8 9 10 11 12]);
 
+            /// The NEON table for `f32`, if the machine has NEON.
             pub(super) fn f32() -> Option<&'static Kernels<f32>> {
                 (isa() == Isa::Neon).then_some(&NEON_F32)
             }
 
+            /// The NEON table for `f64`, if the machine has NEON.
             pub(super) fn f64() -> Option<&'static Kernels<f64>> {
                 (isa() == Isa::Neon).then_some(&NEON_F64)
             }
@@ -62,10 +66,12 @@ macro_rules! tables {
         mod best {
             use super::Kernels;
 
+            /// None: there is only portable code here.
             pub(super) fn f32() -> Option<&'static Kernels<f32>> {
                 None
             }
 
+            /// None: there is only portable code here.
             pub(super) fn f64() -> Option<&'static Kernels<f64>> {
                 None
             }

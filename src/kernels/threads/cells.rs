@@ -9,7 +9,9 @@ use crate::kernels::Float;
 /// Elements that threads read and write individually, for operations whose values decide the target. Threads should
 /// change different elements: of two concurrent changes to one element, one is lost.
 pub struct SharedCells<'a, T> {
+    /// The first element.
     first: Shared<T>,
+    /// The number of elements.
     n: usize,
     of: PhantomData<&'a mut [T]>,
 }

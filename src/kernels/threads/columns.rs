@@ -7,10 +7,13 @@ use super::{Shared, ranges};
 
 /// Adjacent columns of a row-major matrix, exclusively borrowed.
 pub struct Columns<'a, T> {
+    /// The first element.
     first: *mut T,
+    /// The number of rows.
     rows: usize,
     /// Distance between rows.
     step: usize,
+    /// The number of columns.
     n: usize,
     of: PhantomData<&'a mut [T]>,
 }

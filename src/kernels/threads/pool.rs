@@ -44,7 +44,9 @@ struct Line<T>(T);
 /// loop.
 #[derive(Clone, Copy)]
 struct LoopWork {
+    /// Runs one chunk.
     body: *const (dyn Fn(usize) + Sync),
+    /// The number of chunks.
     count: usize,
     /// The number of threads besides the caller.
     helpers: usize,
@@ -60,7 +62,9 @@ impl LoopWork {
 
 /// A thread of the pool.
 struct Worker {
+    /// The handle, to join the thread.
     thread: JoinHandle<()>,
+    /// Flags that the thread and the callers share.
     signals: Arc<Signals>,
 }
 
@@ -95,6 +99,7 @@ pub(super) struct Pool {
     work: UnsafeCell<LoopWork>,
     /// True while a caller uses the pool.
     taken: AtomicBool,
+    /// The threads, without the callers.
     workers: UnsafeCell<Vec<Worker>>,
     /// The first panic of the current loop.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -369,5 +374,6 @@ fn forget_pool_in_children() {
     unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
+/// Registers a handler, so that a forked child forgets the pool.
 #[cfg(not(unix))]
 fn forget_pool_in_children() {}

@@ -62,6 +62,7 @@ fn resolve(key: &IndexKey, x: &Shape) -> Result<(Regrid, Shape)> {
 /// Reads the part of its input that a key selects.
 #[derive(Clone)]
 pub struct Indexed {
+    /// The entries of the key.
     key: IndexKey,
 }
 
@@ -75,6 +76,7 @@ impl Indexed {
 /// Replaces the part of an array that a key selects.
 #[derive(Clone)]
 pub struct Put {
+    /// The entries of the key.
     key: IndexKey,
     /// Works in the memory of the array, not on a copy.
     in_place: bool,

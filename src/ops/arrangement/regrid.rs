@@ -93,13 +93,16 @@ impl<C: Rearrange> Compute for Rearranged<C> {
 /// Reads elements from positions along each axis, zero outside. Used in the gradient of [`PutBack`].
 #[derive(Clone)]
 struct TakeOut {
+    /// For each axis, the positions to read.
     grid: Arc<Regrid>,
+    /// The shape of the input.
     shape: Shape,
 }
 
 /// Adds each element to the position that it was read from. Used in the gradient of [`TakeOut`].
 #[derive(Clone)]
 pub(crate) struct PutBack {
+    /// For each axis, the positions that were read.
     pub(crate) grid: Arc<Regrid>,
     /// Shape of the output.
     pub(crate) shape: Shape,

@@ -95,8 +95,11 @@ fn ordered(v: f64) -> u64 {
 
 /// The parts of an array that are compared: element `k` of part `i` in block `o` is at `(o * n + i) * inner + k`.
 struct UniqueParts {
+    /// The number of blocks.
     outer: usize,
+    /// The number of parts.
     n: usize,
+    /// The number of adjacent elements of a part.
     inner: usize,
 }
 

@@ -61,21 +61,29 @@ impl<'a, T: Float> Grad<'a, T> {
 
 /// The arrays of one backward run, numbered as declared.
 pub struct Backward<'a, T> {
+    /// The given inputs.
     pub(super) x: &'a [Memory<'a>],
+    /// The outputs.
     pub(super) y: &'a [Memory<'a>],
+    /// The gradients of the outputs.
     pub(super) gy: &'a [Memory<'a>],
     /// For each wanted gradient its array, and true if the run adds to it.
     pub(super) gx: &'a [Option<(Memory<'a>, bool)>],
     /// The inputs that were given, one bit each.
     pub(super) present: u64,
+    /// The state that the forward run saved.
     pub(super) state: &'a mut State,
+    /// The input from which data may be cached, if any.
     pub(super) input_cache: Option<InputCache<'a>>,
+    /// The type to which a fused operation rounds between layers, if any.
     pub(super) rounds: Option<DType>,
+    /// The arrays that are in bfloat16.
     pub(super) in_bfloat16: InBFloat16,
     pub(super) of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Backward<'a, T> {
+    /// The arrays of a call. `present` has one bit for each given input.
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
         let Call { x, y, gy, gx, state, input_cache, rounds, in_bfloat16, .. } = call;
         Self { x, y, gy, gx, present, state, input_cache, rounds, in_bfloat16, of: PhantomData }

@@ -13,6 +13,7 @@ use crate::{Error, Result};
 
 /// The subset of the declared inputs that were given.
 struct GivenInputs {
+    /// The declaration of the operation.
     spec: &'static Spec,
     /// One bit for each declared input.
     present: u64,
@@ -113,12 +114,16 @@ enum BoundFacts {
 
 /// A [`Compute`] with its given inputs.
 pub(crate) struct Bound<C> {
+    /// The operation with its arguments.
     op: C,
+    /// The inputs that were given.
     inputs: GivenInputs,
+    /// The facts for these inputs.
     facts: BoundFacts,
 }
 
 impl<C: Compute> Bound<C> {
+    /// Binds an operation to given inputs: one bit of `present` for each, or all bits if all inputs are given.
     pub(crate) fn new(op: C, present: u64) -> Self {
         let inputs = GivenInputs { spec: const { &C::SPEC }, present };
         let facts = match const { &C::FACTS } {
@@ -250,6 +255,7 @@ impl Op {
 pub struct Entry {
     /// The declaration.
     pub spec: &'static Spec,
+    /// Makes the operation from its arguments and one bit for each given input.
     make: fn(&[Value], u64) -> Result<Op>,
 }
 

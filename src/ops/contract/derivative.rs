@@ -21,7 +21,9 @@ pub(crate) trait ByKernel: Compute {
 /// of the output.
 #[derive(Clone)]
 struct Derivative<C> {
+    /// The operation to differentiate.
     of: C,
+    /// The index of the input whose gradient is computed.
     wanted: usize,
     /// The inputs that were given.
     given: SmallVec<[usize; 6]>,

@@ -142,15 +142,20 @@ impl<C: Unary> Compute for Map<C> {
 
 /// The parameters of the gradients of a [`Binary`].
 struct BinaryGradient {
+    /// The name of the operation, for messages.
     name: &'static str,
+    /// True if a nonzero derivative exists anywhere.
     is_differentiable: bool,
+    /// The values that the gradients read.
     reads: Reads,
+    /// The loops of the gradients.
     loops: Loops,
     /// The derivatives, if they are constant.
     constants: [f64; 2],
 }
 
 impl BinaryGradient {
+    /// The parameters of an operation, for `f64` if `double`, else for `f32`.
     fn new<C: Binary>(op: &C, double: bool) -> Self {
         let (da, db) = if C::READS == Reads::NOTHING { op.df(0.0, 0.0, 0.0) } else { (0.0, 0.0) };
         Self {

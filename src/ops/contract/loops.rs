@@ -16,6 +16,7 @@ type Loop = unsafe fn(*const (), &Part);
 pub struct Loops {
     /// The address of the operation.
     formula: *const (),
+    /// Computes the output.
     forward: Loop,
     /// By input.
     backward: [Loop; 2],
@@ -42,6 +43,7 @@ impl Loops {
         Self::new::<C, OfTwo>(op, double, [da == 1.0, db == 1.0])
     }
 
+    /// The loops of the formula `F` of an operation, for `f64` if `double`, else for `f32`.
     fn new<C, F: Formula<C>>(op: &C, double: bool, passes: [bool; 2]) -> Self {
         let (forward, backward): (Loop, [Loop; 2]) = match double {
             true => (run::<C, F, f64, OUTPUT>, [run::<C, F, f64, 0>, run::<C, F, f64, 1>]),
@@ -133,8 +135,11 @@ const OUTPUT: usize = 2;
 /// element at the same index is written. Arrays that are not read are empty.
 #[derive(Clone, Copy)]
 struct OperandElements<'a, T> {
+    /// The inputs.
     x: [&'a [Cell<T>]; 2],
+    /// The output.
     y: &'a [Cell<T>],
+    /// The gradient of the output.
     gy: &'a [Cell<T>],
     /// The destination: the output, or the gradient of an input.
     to: &'a [Cell<T>],
@@ -145,8 +150,11 @@ struct OperandElements<'a, T> {
 /// The values that a loop reads.
 #[derive(Clone, Copy)]
 struct Read {
+    /// True for each input that is read.
     x: [bool; 2],
+    /// True if the output is read.
     y: bool,
+    /// True if the gradient of the output is read.
     gy: bool,
 }
 

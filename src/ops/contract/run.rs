@@ -11,12 +11,15 @@ use crate::ops::{Backward, Call, InBFloat16, Memory, State, Tail};
 
 /// The arrays of one forward run, numbered as declared.
 pub struct Run<'a, T> {
+    /// The given inputs.
     x: &'a [Memory<'a>],
+    /// The outputs.
     y: &'a [Memory<'a>],
     /// The inputs that were given, one bit each.
     present: u64,
     /// The outputs that were taken for writing, one bit each.
     taken: u64,
+    /// The state that the function saves.
     state: &'a mut State,
     /// See [`Run::narrow`].
     narrow: Option<DType>,
@@ -24,14 +27,19 @@ pub struct Run<'a, T> {
     recompute: bool,
     /// True if elements are integers that the operation only moves, see [`Run::constant`].
     integers: bool,
+    /// Operations to apply to the first output before it is written.
     tail: Tail<'a>,
+    /// The input from which data may be cached, if any.
     input_cache: Option<InputCache<'a>>,
+    /// The type to which a fused operation rounds between layers, if any.
     rounds: Option<DType>,
+    /// The arrays that are in bfloat16.
     in_bfloat16: InBFloat16,
     of: PhantomData<T>,
 }
 
 impl<'a, T: Float> Run<'a, T> {
+    /// The arrays of a call. `present` has one bit for each given input.
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
         let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, in_bfloat16, .. } =
             call;

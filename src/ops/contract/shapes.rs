@@ -9,6 +9,7 @@ pub type Shapes = SmallVec<[Shape; 1]>;
 
 /// Shapes of the inputs of an operation, numbered as declared.
 pub struct InputShapes<'a> {
+    /// The shapes of the given inputs.
     pub(crate) x: &'a [&'a Shape],
     /// The inputs that were given, one bit each.
     pub(crate) present: u64,

@@ -99,6 +99,7 @@ pub enum Value {
 /// As Python writes it.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Writes a tuple in Python's syntax.
         fn tuple<T: fmt::Debug>(f: &mut fmt::Formatter<'_>, v: &[T]) -> fmt::Result {
             match v {
                 [one] => write!(f, "({one:?},)"),

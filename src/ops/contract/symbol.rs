@@ -36,7 +36,9 @@ pub trait Builder {
 
 /// One call of `build`: the builder that receives operations, and the first error.
 struct Session {
+    /// The builder, valid during the call.
     builder: *mut dyn Builder,
+    /// The first error.
     error: Option<Error>,
     /// A record of what is built, if requested.
     tape: Option<Vec<tape::TapeStep>>,
@@ -136,6 +138,7 @@ pub struct Symbols {
     pub(crate) gy: SmallVec<[Sym; 2]>,
     /// True for each requested gradient.
     pub(crate) wanted: SmallVec<[bool; 4]>,
+    /// The inputs that were given, one bit each.
     pub(crate) present: u64,
 }
 

@@ -95,10 +95,12 @@ impl FusedActivation {
         of_operation!(self, Reads::NOTHING, op => reads(op))
     }
 
+    /// Computes the output of the activation.
     pub(super) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         of_operation!(self, Ok(()), op => op.forward(run))
     }
 
+    /// Computes the gradient of the activation.
     pub(super) fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         of_operation!(self, Ok(()), op => op.backward(run))
     }

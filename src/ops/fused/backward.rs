@@ -14,11 +14,17 @@ use crate::{Error, Result};
 
 /// The arrays of a backward run, numbered as declared.
 struct BackwardArrays<'a> {
+    /// The layers.
     steps: &'a FusedSteps,
+    /// The inputs. None for those that were not given.
     x: SmallVec<[Option<Memory<'a>>; 8]>,
+    /// The requested gradients of the inputs.
     gx: SmallVec<[WantedGradient<'a>; 8]>,
+    /// The outputs.
     y: SmallVec<[Memory<'a>; 3]>,
+    /// The gradients of the outputs.
     gy: SmallVec<[Memory<'a>; 3]>,
+    /// The input from which data may be cached, if any.
     input_cache: Option<InputCache<'a>>,
     /// The type that gradients are rounded to between layers.
     rounds: Option<DType>,

@@ -10,8 +10,11 @@ use crate::ops::{Backward, Call, Memory, Run, State};
 /// How the kernel of a layer runs inside the fused function.
 #[derive(Clone, Copy)]
 pub(super) struct Within<'a> {
+    /// True if the run restores dropped values.
     pub(super) recompute: bool,
+    /// Operations to apply to the output before it is written.
     pub(super) tail: Tail<'a>,
+    /// The input from which the layer may cache data, if any.
     pub(super) input_cache: Option<InputCache<'a>>,
 }
 
@@ -38,7 +41,7 @@ pub(super) fn given<T>(all: impl IntoIterator<Item = Option<T>>) -> (SmallVec<[T
     (found, present)
 }
 
-/// Runs a layer forward.
+/// The arguments of a layer's forward kernel. `present` has one bit for each given input.
 pub(super) fn run<'a, T: Float>(
     (x, present): (&'a [Memory<'a>], u64),
     y: &'a [Memory<'a>],
@@ -48,7 +51,7 @@ pub(super) fn run<'a, T: Float>(
     Run::new(Call { recompute, tail, input_cache, ..Call::new(x, y, state, is_double::<T>()) }, present)
 }
 
-/// Runs a layer backward.
+/// The arguments of a layer's backward kernel. `present` has one bit for each given input.
 pub(super) fn run_backward<'a, T: Float>(
     (x, present): (&'a [Memory<'a>], u64),
     (y, gy): (&'a [Memory<'a>], &'a [Memory<'a>]),

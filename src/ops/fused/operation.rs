@@ -24,7 +24,9 @@ pub(crate) trait Fuse: Declared {
 /// Adapts a [`Fuse`] to [`Compute`].
 #[derive(Clone)]
 pub(crate) struct Fused<C> {
+    /// The operation with its arguments.
     op: C,
+    /// The layers that it consists of.
     steps: FusedSteps,
 }
 

@@ -13,8 +13,11 @@ use crate::ops::{Compute, InputShapes, Memory, State};
 /// A convolution whose input may be padded first.
 #[derive(Clone)]
 pub(super) struct PaddedConvolution {
+    /// The convolution, with its padding as an argument.
     pub(super) convolution: Convolution,
+    /// How elements of the padding are made, such as `reflect`.
     pub(super) pad_mode: String,
+    /// The number that padding of mode `constant` holds.
     pub(super) constant_value: f64,
 }
 

@@ -19,10 +19,13 @@ use crate::{Error, Result};
 /// and last `z`.
 #[derive(Clone)]
 pub(crate) struct FusedSteps {
+    /// The name of the operation, for messages.
     pub(super) name: &'static str,
+    /// The convolution, if there is one.
     pub(super) convolution: Option<PaddedConvolution>,
     /// The normalization. It runs if `beta` is given, or if there is no other layer.
     pub(super) normalization: BatchNormalization,
+    /// The activation, which may be the identity.
     pub(super) activation: FusedActivation,
 }
 
@@ -30,7 +33,9 @@ pub(crate) struct FusedSteps {
 /// statistics normalize it) and the value before the activation.
 #[derive(Default)]
 pub(super) struct SavedSteps<T> {
+    /// The state of the convolution.
     pub(super) convolution: State,
+    /// The state of the normalization.
     pub(super) normalization: State,
     /// The output of the convolution, if batch statistics normalize it.
     pub(super) hidden: SavedMemory<T>,

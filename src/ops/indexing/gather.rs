@@ -109,9 +109,13 @@ impl Compute for OneHot {
 struct Lines {
     /// The axis of the rows.
     axis: usize,
+    /// The number of matrices.
     batch: usize,
+    /// The number of lines of a matrix.
     outer: usize,
+    /// The number of rows to choose from, in each line.
     n: usize,
+    /// The number of elements of a row.
     inner: usize,
     /// The number of indices for each line.
     each: usize,

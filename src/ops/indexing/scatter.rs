@@ -104,6 +104,7 @@ fn along(
 }
 
 impl ScatterAdd {
+    /// The axis of `x` to which elements are added, 0 by default.
     fn axis(&self, x: &Shape) -> Result<usize> {
         x.axis("scatter_add", self.axis.unwrap_or(0))
     }

@@ -253,6 +253,7 @@ mod tests {
         [all.clone().map(unit).collect(), mean, variance]
     }
 
+    /// A tensor with this shape and these elements.
     fn tensor(shape: &[usize], data: Vec<f64>) -> Tensor {
         Tensor { shape: Shape::from(shape), data }
     }

@@ -49,6 +49,7 @@ impl Form {
         Self { view: x.clone(), kept, scaled, params, stats, eps, output_stat }
     }
 
+    /// How statistics and parameters broadcast over the view.
     pub(crate) fn layout(&self) -> NormLayout {
         NormLayout::new(&self.view, &self.kept, &self.scaled)
     }
@@ -203,7 +204,9 @@ fn unit(x: Sym, kept: &[bool], eps: f64) -> Sym {
 /// larger than the elements or `eps`, so the element type can represent it, unlike the variance.
 #[derive(Clone)]
 struct Deviation {
+    /// True for each axis with separate deviations.
     kept: Axes,
+    /// Added to the variance.
     eps: f64,
 }
 only_in_gradients! {
@@ -211,6 +214,7 @@ only_in_gradients! {
 }
 
 impl Deviation {
+    /// How the deviations broadcast over an input of this shape.
     fn layout(&self, x: &Shape) -> NormLayout {
         NormLayout::new(x, &self.kept, &self.kept)
     }
@@ -249,7 +253,9 @@ impl<T: Float> ChunkedForward for InPlace<T> {
 /// Values saved by a run: the statistics for gradients, and the kernel that normalizes elements in place.
 #[derive(Default)]
 struct SavedStatistics<T> {
+    /// Means and variances.
     stats: Stats<T>,
+    /// The kernel that normalizes by them.
     in_place: InPlace<T>,
 }
 

@@ -59,7 +59,9 @@ const WIDTH: usize = 512;
 /// The operation with its state: the weight of each sample of the last batch in the mean that was subtracted.
 #[derive(Clone)]
 pub(crate) struct Subtracting {
+    /// The operation with its arguments.
     of: MeanSubtraction,
+    /// The weight of each sample, written by a forward run and read by a backward run.
     share: Arc<Mutex<f64>>,
 }
 

@@ -42,6 +42,7 @@ op! {
 }
 
 impl Norm {
+    /// The order of the norm, 2 by default.
     fn p(&self) -> f64 {
         self.p.unwrap_or(2.0)
     }

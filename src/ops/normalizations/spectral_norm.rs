@@ -65,14 +65,18 @@ op! {
 /// The operation with its state: the singular vectors of its last run.
 #[derive(Clone)]
 pub(crate) struct Normalizing {
+    /// The operation with its arguments.
     of: SpectralNorm,
+    /// The singular vectors of the last run, which clones share.
     last: Arc<Mutex<Vectors>>,
 }
 
 /// The left and the right singular vector.
 #[derive(Default)]
 struct Vectors {
+    /// The left singular vector.
     u: SavedMemory<f64>,
+    /// The right singular vector.
     v: SavedMemory<f64>,
 }
 
@@ -96,8 +100,11 @@ only_in_gradients! {
 
 /// The layout of a matrix in an array: column `o * inner + k` of row `r` is element `(o * rows + r) * inner + k`.
 struct MatrixAxes {
+    /// The number of elements before the axis of the rows.
     outer: usize,
+    /// The number of rows.
     rows: usize,
+    /// The number of elements after the axis of the rows.
     inner: usize,
 }
 

@@ -96,8 +96,11 @@ fn slope_of<T: Float>(unit: T, p: f64) -> T {
 /// the elements or `eps`, so the element type can represent it, unlike the norm and its inverse.
 #[derive(Clone)]
 struct PowerMean {
+    /// The power.
     p: f64,
+    /// The axes to average over.
     axes: Vec<i64>,
+    /// Added to each sum.
     eps: f64,
 }
 only_in_gradients! {
@@ -303,6 +306,7 @@ op! {
 }
 
 impl NormNormalization {
+    /// The order of the norm, 2 by default.
     fn p(&self) -> f64 {
         self.p.unwrap_or(2.0)
     }

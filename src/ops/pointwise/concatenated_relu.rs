@@ -186,6 +186,7 @@ op! {
 }
 
 impl CELU {
+    /// ELU with the same `alpha`, which computes both halves.
     fn elu(&self) -> ELU {
         ELU { alpha: self.alpha }
     }

@@ -399,6 +399,7 @@ impl Unary for ResetInf {
     }
 }
 
+/// True where `x` is plus or minus infinity.
 #[inline(always)]
 fn is_inf<N: Number>(x: N) -> N::Mask {
     x.abs().eq(N::all(f64::INFINITY))

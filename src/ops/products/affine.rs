@@ -42,8 +42,11 @@ op! {
 
 /// The sizes of an [`Affine`]: `rows` rows of `inputs` numbers become rows of `outputs` numbers.
 struct AffineSizes {
+    /// The number of samples.
     rows: usize,
+    /// The number of features of a sample.
     inputs: usize,
+    /// The number of outputs of a sample.
     outputs: usize,
 }
 

@@ -71,7 +71,9 @@ op! {
 /// The operation with its state: the random numbers of its last forward run.
 #[derive(Clone)]
 pub(crate) struct Attending {
+    /// The operation with its arguments.
     of: ScaledDotProductAttention,
+    /// The key of the random numbers of the last run, if it has run.
     last: Arc<Mutex<Option<PhiloxKey>>>,
 }
 
@@ -89,7 +91,9 @@ impl Declared for Attending {
 /// afterwards.
 #[derive(Clone)]
 struct KeptWeights {
+    /// The attention whose dropout factors are drawn again.
     weights: Attending,
+    /// The shape of the attention weights.
     shape: Shape,
 }
 only_in_gradients! {
@@ -110,7 +114,9 @@ op! {
 
 /// Values saved by a forward run.
 struct KeptScores<T> {
+    /// The largest score of each query of each head, then the sum of exponentials of each.
     sums: SavedMemory<T>,
+    /// The key of the random numbers of dropout, if any were drawn.
     key: Option<PhiloxKey>,
 }
 

@@ -40,10 +40,15 @@ op! {
 
 /// The sizes of batched matrix products, and the batch axes of both sides.
 pub(crate) struct Products {
+    /// The rows of a product.
     pub(crate) m: usize,
+    /// The terms of each sum.
     pub(crate) k: usize,
+    /// The columns of a product.
     pub(crate) n: usize,
+    /// The batch axes of `a`.
     a: Shape,
+    /// The batch axes of `b`.
     b: Shape,
 }
 

@@ -227,6 +227,7 @@ macro_rules! weighted {
     )+};
     (convolution: $($ty:ident)+) => {$(
         impl $ty {
+            /// The arguments that the layer shares with a convolution.
             fn layout(&self) -> $crate::ops::spatial::layout::SpatialLayout<'_> {
                 $crate::ops::spatial::layout::SpatialLayout {
                     op: <Self as $crate::ops::Declared>::SPEC.name,

@@ -123,6 +123,7 @@ pub(crate) struct WeightSchedule<'a> {
     iterations: &'a [i64],
     /// `largest_abs` or `random`: how weights are selected.
     algorithm: &'a str,
+    /// The seed of the random choice of weights to fix.
     seed: i64,
 }
 

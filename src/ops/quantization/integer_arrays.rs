@@ -297,6 +297,8 @@ impl Compute for DequantizeUint8 {
 macro_rules! of_pairs {
     ($ty:ident, $function:ident, |$self:ident| $scales:expr) => {
         impl $ty {
+            /// The scales of both inputs relative to the output, and the rounding of the output. Returns an error if an
+            /// argument is out of range.
             fn how(&self) -> Result<([Scale; 2], Rounding)> {
                 let (op, $self) = (<Self as crate::ops::Declared>::SPEC.name, self);
                 let [a, b]: [f64; 2] = $scales;

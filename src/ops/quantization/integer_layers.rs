@@ -208,10 +208,12 @@ macro_rules! without_gradient {
     () => {
         const HAS_BACKWARD: bool = false;
 
+        /// No gradient: levels are not differentiable.
         fn gradient(&self, _: &Symbols) -> Vec<Option<Sym>> {
             Vec::new()
         }
 
+        /// Nothing, since there is no gradient.
         fn reads(&self, _: usize) -> Reads {
             Reads::NOTHING
         }

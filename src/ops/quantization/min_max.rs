@@ -70,7 +70,9 @@ op! {
 /// The range of values and the distance between levels.
 #[derive(Clone, Copy)]
 struct Range {
+    /// The smallest value.
     least: f64,
+    /// The largest value.
     most: f64,
     /// The distance between levels.
     scale: f64,
@@ -103,7 +105,9 @@ impl RangeSide {
 /// Ones where `x` is on a side of the range in the forward run that wrote `y`, zeros elsewhere.
 #[derive(Clone)]
 struct MinMaxMask {
+    /// The least width of a range.
     eps: f64,
+    /// The side on which the mask is one.
     side: RangeSide,
 }
 

@@ -12,7 +12,9 @@ use crate::{Error, Result};
 /// A random operation with its state: the random numbers of its last forward run.
 #[derive(Clone)]
 pub(crate) struct Drawing<C> {
+    /// The operation with its arguments.
     pub(crate) of: C,
+    /// The key of the random numbers of the last run, if it has run. Clones share it.
     last: Arc<Mutex<Option<PhiloxKey>>>,
 }
 

@@ -65,9 +65,13 @@ const DRAWS: usize = 11;
 
 /// Sizes of images before and after.
 struct ImageSizes {
+    /// The number of images.
     images: usize,
+    /// The number of channels of an image.
     channels: usize,
+    /// Height and width before.
     x: [usize; 2],
+    /// Height and width after.
     y: [usize; 2],
 }
 

@@ -309,14 +309,18 @@ impl<C: Moves> Compute for Moving<C> {
 /// Adds elements to the positions that the last run of a [`Moving`] read them from. `y` is the output of that run.
 #[derive(Clone)]
 struct MovedBack<C> {
+    /// The operation that moved the elements.
     of: Moving<C>,
+    /// The shape of its input.
     shape: Shape,
 }
 
 /// Moves elements as in the last run of a [`Moving`], with zeros outside. `y` is the output of that run.
 #[derive(Clone)]
 struct MovedAgain<C> {
+    /// The operation that moved the elements.
     of: Moving<C>,
+    /// The shape of its input.
     shape: Shape,
 }
 

@@ -87,9 +87,13 @@ fn pair(name: &str, values: &[f64], least: f64) -> Result<(f64, f64)> {
 
 /// The sizes of a batch of images.
 struct ErasedImages {
+    /// The number of images.
     count: usize,
+    /// The number of channels of an image.
     channels: usize,
+    /// The number of rows.
     height: usize,
+    /// The number of columns.
     width: usize,
 }
 

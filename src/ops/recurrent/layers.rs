@@ -35,15 +35,20 @@ pub(crate) trait Network: Declared {
 /// The structure of a network, from the arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct LayerForm {
+    /// The formula of the new state.
     pub(crate) cell: Cell,
+    /// The number of layers.
     pub(crate) layers: i64,
+    /// The rate of dropout between layers.
     pub(crate) dropout: f64,
+    /// True if there are two directions.
     pub(crate) bidirectional: bool,
     /// If false, there is no dropout.
     pub(crate) training: bool,
 }
 
 impl LayerForm {
+    /// One, or two if bidirectional.
     pub(crate) fn directions(&self) -> usize {
         if self.bidirectional { 2 } else { 1 }
     }
@@ -67,6 +72,7 @@ impl LayerForm {
 /// A recurrent network with its state: the random numbers of its last forward run.
 #[derive(Clone)]
 pub(crate) struct Recurring<C> {
+    /// The operation with its arguments.
     pub(crate) of: C,
     /// The key of those numbers, if it has run.
     last: Arc<Mutex<Option<PhiloxKey>>>,
@@ -86,10 +92,13 @@ impl<C: Declared> Declared for Recurring<C> {
 /// runs afterwards.
 #[derive(Clone)]
 pub(crate) struct KeptOutputs {
+    /// The key of the random numbers, shared with the network.
     last: Arc<Mutex<Option<PhiloxKey>>>,
     /// The number of the layer.
     layer: usize,
+    /// The dropout rate.
     dropout: f64,
+    /// The shape of the factors.
     shape: Shape,
 }
 only_in_gradients! {
@@ -99,13 +108,17 @@ only_in_gradients! {
 /// The sizes of a network.
 #[derive(Clone, Copy)]
 pub(crate) struct LayerSizes {
+    /// The number of time steps.
     pub(crate) steps: usize,
+    /// The number of samples.
     pub(crate) batch: usize,
     /// Features of the input.
     pub(crate) inputs: usize,
     /// Features of the state, in each direction.
     pub(crate) hidden: usize,
+    /// The number of layers.
     pub(crate) layers: usize,
+    /// The number of directions.
     pub(crate) directions: usize,
 }
 

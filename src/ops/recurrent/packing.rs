@@ -139,6 +139,7 @@ struct PackedPlaces {
 }
 
 impl PackedPlaces {
+    /// The layout of an array of shape (time, batch, ...), or (batch, time, ...) if `batch_first`.
     fn new(padded: &Shape, batch_first: bool) -> Self {
         let (time, batch) = if batch_first { (1, padded[1]) } else { (padded[1], 1) };
         Self { time, batch, inner: padded.size_from(2) }

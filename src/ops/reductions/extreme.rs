@@ -80,9 +80,13 @@ op! {
 trait Extreme: Declared {
     /// True for the minimum.
     const SMALLEST: bool;
+    /// The axes to reduce. None for all.
     fn axis(&self) -> Option<&[i64]>;
+    /// True if the reduced axes keep length one.
     fn keepdims(&self) -> bool;
+    /// True if the index is a second output.
     fn with_index(&self) -> bool;
+    /// True if the index is the only output.
     fn only_index(&self) -> bool;
     /// The operation that gives the index along the last axis of a matrix.
     fn index_of_rows() -> Self;

@@ -92,7 +92,9 @@ struct TopKIndex(TopKData);
 /// The selected elements in place, zeros elsewhere.
 #[derive(Clone)]
 struct TopKOnly {
+    /// The elements to keep.
     choice: Choice,
+    /// The number of elements of a sample.
     n: usize,
 }
 only_in_gradients! {

@@ -43,10 +43,15 @@ op! {
 /// Sizes of images, kernels and output.
 #[derive(Clone, Copy)]
 struct Sizes {
+    /// The number of images.
     images: usize,
+    /// The number of channels of an image.
     channels: usize,
+    /// Height and width of the input.
     x: [usize; 2],
+    /// Height and width of the output.
     y: [usize; 2],
+    /// Height and width of a kernel.
     kernel: [usize; 2],
     /// Lengths of the last two axes of both kernels.
     places: [[usize; 2]; 2],

@@ -78,6 +78,7 @@ op! {
 /// Sizes: elements that are read for each position and kernel element, and positions.
 #[derive(Clone)]
 struct Parts {
+    /// The sizes of the convolution.
     g: Geometry,
     /// Groups of channels with separate offsets.
     groups: usize,
@@ -93,6 +94,7 @@ struct Parts {
 }
 
 impl DeformableConvolution {
+    /// The arguments that the operation shares with a convolution.
     fn layout(&self) -> SpatialLayout<'_> {
         SpatialLayout {
             op: "deformable_convolution",

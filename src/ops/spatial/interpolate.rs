@@ -154,7 +154,9 @@ fn in_passes<'a, T: Float>(
 /// The gradient of an [`Interpolate`] for an input of this shape.
 #[derive(Clone)]
 struct InterpolateBack {
+    /// The operation whose gradient it is.
     of: Interpolate,
+    /// The shape of the input of that operation.
     shape: Shape,
 }
 only_in_gradients! {

@@ -42,12 +42,19 @@ pub(crate) fn open(arg: &str, base_axis: i64, x: &Shape) -> Value {
 /// The arguments shared by convolution and related operations: how a kernel moves over the spatial axes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpatialLayout<'a> {
+    /// The name of the operation, for messages.
     pub(crate) op: &'static str,
+    /// The axis of the channels. Axes before it are the batch.
     pub(crate) base_axis: i64,
+    /// The padding at both ends of each axis, 0 by default.
     pub(crate) pad: Option<&'a [i64]>,
+    /// The distance of adjacent outputs along each axis, 1 by default.
     pub(crate) stride: Option<&'a [i64]>,
+    /// The distance of adjacent kernel elements along each axis, 1 by default.
     pub(crate) dilation: Option<&'a [i64]>,
+    /// The number of groups of channels.
     pub(crate) group: i64,
+    /// True if channels are the last axis.
     pub(crate) channel_last: bool,
 }
 
@@ -55,6 +62,7 @@ pub(crate) struct SpatialLayout<'a> {
 macro_rules! has_layout {
     ($ty:ident) => {
         impl $ty {
+            /// The arguments of the operation as a [`SpatialLayout`].
             fn layout(&self) -> $crate::ops::spatial::layout::SpatialLayout<'_> {
                 $crate::ops::spatial::layout::SpatialLayout {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
@@ -254,11 +262,17 @@ fn reach(g: &Geometry, i: usize) -> i128 {
 
 /// The arguments of a pooling.
 pub(crate) struct PoolingArguments<'a> {
+    /// The name of the operation, for messages.
     pub(crate) op: &'static str,
+    /// The shape of the window.
     pub(crate) kernel: &'a [i64],
+    /// The distance of adjacent windows, that of the kernel by default.
     pub(crate) stride: Option<&'a [i64]>,
+    /// False if windows may begin inside and end outside of the padded input.
     pub(crate) ignore_border: bool,
+    /// The padding along each axis, 0 by default.
     pub(crate) pad: Option<&'a [i64]>,
+    /// True if channels are the last axis.
     pub(crate) channel_last: bool,
 }
 
@@ -266,6 +280,7 @@ pub(crate) struct PoolingArguments<'a> {
 macro_rules! pools {
     ($($ty:ident)+) => {$(
         impl $ty {
+            /// The arguments of the operation as [`PoolingArguments`].
             fn pool(&self) -> $crate::ops::spatial::layout::PoolingArguments<'_> {
                 $crate::ops::spatial::layout::PoolingArguments {
                     op: <Self as $crate::ops::Declared>::SPEC.name,

@@ -39,7 +39,9 @@ const OP: &str = "onnx_non_max_suppression";
 
 /// A selection made for inferring shapes, for reuse in the following run.
 struct ChosenIndices {
+    /// The arguments, see [`ONNXNonMaxSuppression::arguments`].
     arguments: (i64, i64, f64, f64),
+    /// The shape of the input.
     shape: Shape,
     /// The values of the input.
     x: Vec<f64>,

@@ -40,13 +40,21 @@ op! {
 /// Sizes along one of the two axes of images.
 #[derive(Clone, Copy)]
 struct Axis {
+    /// The length of the images.
     n: i64,
+    /// The length of a patch.
     patch: i64,
+    /// The largest shift.
     shift: i64,
+    /// The distance of adjacent patches.
     patch_step: i64,
+    /// The distance of adjacent shifts.
     shift_step: i64,
+    /// The padding before the images.
     before: i64,
+    /// The number of patches.
     patches: usize,
+    /// The number of shifts.
     shifts: usize,
 }
 

@@ -62,6 +62,7 @@ op! {
 }
 
 impl AveragePooling {
+    /// The number that each sum is divided by.
     fn divisor(op: &Self) -> Divisor {
         if op.including_pad { Divisor::Padded } else { Divisor::Inside }
     }
@@ -104,6 +105,7 @@ op! {
 }
 
 impl SumPooling {
+    /// None: the result is the sum.
     fn divisor(_: &Self) -> Divisor {
         Divisor::One
     }

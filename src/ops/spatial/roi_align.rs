@@ -54,11 +54,17 @@ op! {
 /// Sizes of images and output.
 #[derive(Clone, Copy)]
 struct RoiSizes {
+    /// The number of images.
     images: usize,
+    /// The number of channels of an image.
     channels: usize,
+    /// Height and width of an image.
     x: [usize; 2],
+    /// The number of boxes.
     boxes: usize,
+    /// Height and width of the output of a box.
     y: [usize; 2],
+    /// True if channels are the last axis.
     channel_last: bool,
 }
 
@@ -67,13 +73,17 @@ type BilinearTap = (usize, usize, f64, f64);
 
 /// The sample points of a box along one axis, for each element of the output.
 struct AlongAxis {
+    /// The sample points of each output element. None for a point outside of the image.
     taps: List<Option<BilinearTap>>,
+    /// The number of sample points of an output element.
     points: usize,
 }
 
 /// The image of a box, and its sample points along height and width.
 struct RoiLookup {
+    /// The index of the image.
     image: usize,
+    /// The sample points along height and width.
     axes: [AlongAxis; 2],
 }
 

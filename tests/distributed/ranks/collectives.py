@@ -17,7 +17,7 @@ total = size * (size + 1) / 2
 
 
 def array(dtype=np.float32, shape=(2, 3)):
-    """Returns an array filled with rank + 1."""
+    """Returns an array filled with the number of this process plus one."""
     return nn.NdArray.from_numpy_array(np.full(shape, rank + 1, dtype))
 
 
@@ -117,7 +117,7 @@ def variable_of(values, need_grad=True):
 
 
 def normalized(x, weight, function, *more):
-    """Runs a batch normalization forward and backward. Returns its output, gradients and running statistics."""
+    """Runs the normalization `function` forward and backward. Returns its output, gradients and running statistics."""
     shape = (1, 3, 1, 1)
     rng = np.random.default_rng(5)
     beta, gamma = variable_of(rng.standard_normal(shape)), variable_of(rng.standard_normal(shape))

@@ -27,7 +27,7 @@ class Network:
             self.parameters = nn.get_parameters()
 
     def feed(self, step: int, part: int = 0) -> None:
-        """Writes the batch of a step, or a part of it, to the inputs."""
+        """Writes part number `part` of a step's batch to the inputs."""
         rng = np.random.default_rng(step)
         rows = slice(part * self.batch, (part + 1) * self.batch)
         self.x.d = rng.standard_normal((EXAMPLES, FEATURES)).astype(np.float32)[rows]

@@ -18,7 +18,9 @@ comm.init()
 
 
 def training(overlap, dtype=None, more=()):
-    """Returns the parameters of a network, and a function that runs a training step."""
+    """Builds a network whose gradient sums overlap the backward run if `overlap`. Returns its parameters and a training
+    step.
+    """
     rng = np.random.default_rng(5)
     shapes = {"low": (20, 64), "beta": (1, 64), "gamma": (1, 64), "middle": (64, 300), "high": (300, 7)}
     v = {

@@ -16,7 +16,7 @@ BATCH = 12
 
 
 def network(x, t):
-    """A chain of layers with skip connections across processes, and a process that sends two values."""
+    """A chain with a layer on each process. The last process also reads a value of the first one."""
     first = None
     h = x
     for n in range(size):
@@ -32,7 +32,7 @@ def network(x, t):
 
 
 def batch(step):
-    """Returns the inputs and targets of a step."""
+    """Returns the inputs and targets of training step number `step`."""
     rng = np.random.default_rng(step)
     return rng.standard_normal((BATCH, 10)).astype(np.float32), rng.integers(0, 5, (BATCH, 1))
 

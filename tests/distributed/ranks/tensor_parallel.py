@@ -20,7 +20,7 @@ targets = rng.standard_normal((BATCH, 4)).astype(np.float32)
 
 
 def network(x, first, second, third, fourth):
-    """Four layers: columns, rows without an exchange between them, columns with gathering, rows with scattering."""
+    """A network of four layers, each given as a function of its input and the number of its outputs."""
     h = second(F.relu(first(x, 12)), WIDTH)
     return fourth(F.tanh(third(h, 8)), 4)
 

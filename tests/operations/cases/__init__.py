@@ -22,7 +22,7 @@ SHAPES = ((2, 3), (), (1,), (0, 3), (5, 1, 7))
 
 @dataclass(frozen=True)
 class Row:
-    """One operation on one set of inputs.
+    """One operation on one set of inputs, with the results that it should give.
 
     Attributes:
         name: Name of the function.
@@ -70,13 +70,14 @@ class Row:
         return tuple(map(np.asarray, y)) if isinstance(y, tuple) else (np.asarray(y),)
 
     def __str__(self) -> str:
+        """Returns the name, the shapes and the arguments, for messages of failed tests."""
         shapes = "-".join("x".join(map(str, x.shape)) or "scalar" for x in self.inputs if x is not None)
         args = ",".join(f"{k}={v}" for k, v in self.args.items())
         return f"{self.name}[{shapes}]({args})"
 
 
 def still(gy: np.ndarray, *x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Gradient of an operation without one: zeros."""
+    """Returns zeros: the declared gradient of an operation that blocks gradients."""
     return tuple(np.zeros_like(each) for each in x)
 
 
@@ -106,7 +107,10 @@ def whole(*shape: int, below: int, seed: int = 0) -> np.ndarray:
 def unary(
     name: str, reference: Callable[..., Any], shapes: Iterable[tuple[int, ...]] = SHAPES, **how: Any
 ) -> list[Row]:
-    """Returns rows of an elementwise operation of one input. `low`, `high` and `away` bound the values."""
+    """Returns rows of an elementwise operation of one input.
+
+    `low`, `high` and `away` bound the inputs, as in `sample`.
+    """
     within = {k: how.pop(k) for k in ("low", "high", "away") if k in how}
     return [Row(name, (sample(*shape, **within),), reference, **how) for shape in shapes]
 
@@ -121,7 +125,7 @@ def binary(
     shapes: Iterable[tuple[tuple[int, ...], tuple[int, ...]]] = BROADCASTS,
     **how: Any,
 ) -> list[Row]:
-    """Returns rows of an elementwise operation of two inputs. `first` and `second_input` bound the values."""
+    """Returns rows of an elementwise operation of two inputs. `first` and `second_input` hold arguments of `sample`."""
     first, other = how.pop("first", {}), how.pop("other", {})
     return [Row(name, (sample(*a, **first), sample(*b, seed=1, **other)), reference, **how) for a, b in shapes]
 

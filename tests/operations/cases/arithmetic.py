@@ -38,7 +38,7 @@ LOGIC = {"logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xo
 
 
 def steps(*shape, seed=0):
-    """Returns a few integers, many of them equal."""
+    """Returns the integers -1, 0 and 1, many of them equal, for comparisons."""
     return np.round(sample(*shape, low=-1.4, high=1.4, seed=seed)) + 0.0
 
 
@@ -52,7 +52,7 @@ def ordered(name, f):
 
 
 def margin(x, margins):
-    """Returns pairs whose difference stays away from the kinks of a loss."""
+    """Returns `x` and an array whose differences from `x` stay away from the kinks of a loss at `margins`."""
     other = sample(*x.shape, seed=1)
     d = x - other
     for kink in margins:

@@ -10,7 +10,7 @@ slice_ = slice
 
 
 def diagonals(x):
-    """NumPy reference of `matrix_diag`."""
+    """NumPy reference of `matrix_diag`, which makes diagonal matrices of vectors."""
     return x[..., None] * np.eye(x.shape[-1])
 
 
@@ -54,7 +54,7 @@ def joined_parts(*x, axis, along, start, stop):
 
 
 def spread(x, y, axis=-1):
-    """NumPy reference of `broadcast_to` with the axis of `x` where `y` starts."""
+    """NumPy reference of `broadcast_to`. `axis` is the axis of `x` at which the axes of `y` start."""
     after = 0 if axis < 0 else x.ndim - axis - y.ndim
     return np.broadcast_to(y.reshape(y.shape + (1,) * after), x.shape)
 

@@ -31,12 +31,12 @@ NAMED = {
 
 
 def straight(gy, x):
-    """Straight-through gradient of an operation that rounds."""
+    """Returns the straight-through gradient of an operation that rounds: `gy` itself."""
     return (gy,)
 
 
 def nothing(gy, x):
-    """Gradient of an operation that blocks gradients: zeros."""
+    """Returns zeros: the gradient of an operation that blocks gradients."""
     return (np.zeros_like(x),)
 
 
@@ -48,7 +48,7 @@ def special_values(*shape):
 
 
 def holes(bad):
-    """Returns the gradient of an operation that replaces the elements that `bad` selects."""
+    """Returns the gradient of an operation that replaces the elements `bad(x)`: zero there, else `gy`."""
     return lambda gy, x: (np.where(bad(x), 0.0, gy),)
 
 

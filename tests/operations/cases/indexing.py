@@ -71,7 +71,7 @@ def searchsorted(sequence, values, right=False):
 
 
 def places(shape, lengths, seed=0):
-    """Returns distinct indices along the first axes."""
+    """Returns distinct indices into axes of these lengths, shape (axes, *shape)."""
     n = int(np.prod(shape))
     flat = np.random.RandomState(seed).permutation(int(np.prod(lengths)))[:n]
     return np.stack(np.unravel_index(flat, lengths)).reshape(len(lengths), *shape).astype(np.int64)

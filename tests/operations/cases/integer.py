@@ -9,12 +9,12 @@ from .layers import affine, batch_matmul, convolution
 
 
 def uint8(*shape, seed=0):
-    """Returns unsigned levels."""
+    """Returns random unsigned 8-bit levels."""
     return whole(*shape, below=256, seed=seed).astype(np.uint8)
 
 
 def int8(*shape, seed=0):
-    """Returns signed levels."""
+    """Returns random signed 8-bit levels."""
     return (whole(*shape, below=256, seed=seed) - 128).astype(np.int8)
 
 
@@ -24,7 +24,7 @@ def rounded(numbers, y_zero=0, least=0, most=255):
 
 
 def finished(numbers, y_zero=None, least=0, most=255):
-    """Requantizes the result of a layer if it has a zero point, else returns the numbers."""
+    """Rounds the result of a layer to 8-bit levels if it has a zero point, else returns the numbers."""
     return numbers if y_zero is None else rounded(numbers, y_zero, least, most)
 
 
@@ -57,7 +57,7 @@ def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how
 
 
 def to_levels(x):
-    """Returns 8-bit levels of numbers without their zero point, and the distance of two levels."""
+    """Quantizes numbers to 8 bits. Returns the levels minus their zero point, and the distance of two levels."""
     least, most = min(x.min(initial=0), 0), max(x.max(initial=0), 0)
     scale = (most - least) / 255 or 1.0
     zero = np.rint(-least / scale)

@@ -24,7 +24,7 @@ def batch_matmul(a, b, transpose_a=False, transpose_b=False):
 
 
 def each(value, n, default):
-    """Expands an argument that may be None or one number to `n` numbers."""
+    """Expands an argument for `n` axes, which may be None or one number, to a tuple of `n` numbers."""
     return (default,) * n if value is None else (value,) * n if np.isscalar(value) else tuple(value)
 
 
@@ -40,7 +40,7 @@ def taps(kernel, dilation, stride, out):
 
 
 def convolution(x, w, b=None, base_axis=1, pad=None, stride=None, dilation=None, group=1, channel_last=False):
-    """NumPy reference of `convolution`."""
+    """NumPy reference of `convolution`, as a sum over the taps of the kernel."""
     if channel_last:
         x, w = np.moveaxis(x, -1, base_axis), np.moveaxis(w, -1, 1)
     kernel, batch = w.shape[2:], x.shape[:base_axis]
@@ -123,7 +123,7 @@ def windows(x, kernel, stride=None, ignore_border=True, pad=None, channel_last=F
 
 
 def pooled(f):
-    """Returns the reference of a pooling with `f(values, axes, window size with padding)`."""
+    """Returns the NumPy reference of a pooling by `f(values, axes, window size with padding)`."""
 
     def reference(x, kernel, channel_last=False, including_pad=True, **where):
         """NumPy reference of the pooling."""
@@ -140,7 +140,7 @@ def pooled(f):
 
 
 def average(values, axes, count):
-    """Returns the mean of a window, over `count` elements if given."""
+    """Returns the mean of a window over `axes`. Divides its sum by `count` if that is given."""
     return values.sum(axes) / (count or np.prod(values.shape[-len(axes) :]))
 
 
@@ -165,7 +165,7 @@ def unpooling(x, kernel, channel_last=False):
 
 
 def positions(old, new, mode, align_corners, half_pixel, half_pixel_for_nn):
-    """Returns the positions of the elements of a resized axis on the old axis."""
+    """Returns the positions on the old axis of the elements of an axis resized from `old` to `new` elements."""
     d = np.arange(new)
     step = (old - 1) / max(new - 1, 1) if align_corners else old / new
     if mode == "nearest" and half_pixel_for_nn:
@@ -247,19 +247,19 @@ POOLINGS = (
 
 
 def bias_of(w, args, transposed=False):
-    """Returns a bias for a weight of shape `w`."""
+    """Returns a random bias for a weight of shape `w` and these arguments of its layer."""
     maps = w[-1 if args.get("channel_last") else 1] * args.get("group", 1) if transposed else w[0]
     return sample(maps, seed=2)
 
 
 def scale_of(x, args):
-    """Returns a scale for each input channel of an input of shape `x`."""
+    """Returns a random scale for each input channel of an input of shape `x`."""
     base = args.get("base_axis", 1)
     return sample(*x[:base], x[-1 if args.get("channel_last") else base], seed=3)
 
 
 def layer(name, reference, table, transposed=False):
-    """Returns the rows of a layer, with and without bias."""
+    """Yields the rows of a layer, with and without bias. `table` lists shapes of input and weight, and arguments."""
     for x, w, args in table:
         operands = sample(*x), sample(*w, seed=1)
         yield Row(name, operands, reference, args, tolerance=1e-5)

@@ -8,7 +8,7 @@ from . import Row, sample
 
 
 def well(*shape):
-    """Returns well-conditioned matrices."""
+    """Returns well-conditioned random matrices."""
     return sample(*shape) + 3 * np.eye(shape[-1]) * np.where(np.arange(shape[-1]) % 2, 1, -1)
 
 

@@ -9,7 +9,7 @@ from . import Row, distinct, sample, whole
 
 
 def pick(x, target, axis):
-    """Returns the elements of the target classes, zero where a target is negative."""
+    """Returns the elements of `x` along `axis` at the target classes, zero where a target is negative."""
     chosen = np.take_along_axis(x, np.maximum(target, 0), axis)
     return np.where(target < 0, 0.0, chosen)
 
@@ -43,7 +43,7 @@ def kl(p, q, base_axis=1):
 
 
 def still(gy, x, target):
-    """Gradient of a function that has none: zeros."""
+    """Returns zeros: the declared gradient of a function that blocks gradients."""
     return (np.zeros_like(x),)
 
 
@@ -60,7 +60,7 @@ LABELLED = (
 
 
 def labels(x, target, args):
-    """Returns target classes for an input of shape `x`."""
+    """Returns random target classes in the shape `target`, for scores of the shape `x`."""
     return whole(*target, below=x[args.get("axis", -1)])
 
 

@@ -16,7 +16,7 @@ def normalize(x, over, beta, gamma, eps=1e-5, output_stat=False):
 
 
 def others(x, axes):
-    """Returns all axes of `x` except these."""
+    """Returns all axes of `x` except `axes`."""
     axes = {a % x.ndim for a in np.atleast_1d(axes)}
     return tuple(a for a in range(x.ndim) if a not in axes)
 
@@ -70,7 +70,7 @@ def weight_normalization(w, g, dim=0, eps=1e-12):
 
 
 def clipped_norm(clip_norm=1.0, axes=None):
-    """Returns the gradient of `clip_grad_by_norm`."""
+    """Returns the declared gradient of `clip_grad_by_norm`, as a function."""
 
     def gradient(gy, x):
         """Returns `gy` with its norm set to `clip_norm`."""

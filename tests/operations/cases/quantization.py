@@ -19,7 +19,7 @@ def clipped(yes):
 
 
 def fixed_point_range(sign=True, n=8, delta=0.0625):
-    """Returns the smallest and largest value of a fixed-point format."""
+    """Returns the smallest and the largest number of an n-bit fixed-point format with the step `delta`."""
     return (-(2 ** (n - 1) - 1) * delta, (2 ** (n - 1) - 1) * delta) if sign else (0.0, (2**n - 1) * delta)
 
 
@@ -35,7 +35,7 @@ def fixed_point_gradient(ste_fine_grained=True, **args):
 
 
 def pow2_bits(sign=True, with_zero=True, n=8):
-    """Returns the number of bits of the exponent."""
+    """Returns the number of bits of the exponent: all `n` except those for the sign and for zero."""
     return n - sign - with_zero
 
 
@@ -85,13 +85,13 @@ def quantize_linear(x, scale, zero_point, round_mode="HALF_AWAY_FROM_ZERO", narr
 
 
 def levels(*shape, low, high, seed=0):
-    """Returns numbers within 0.3 of an integer."""
+    """Returns numbers within 0.3 of an integer, so that rounding them is stable."""
     x = sample(*shape, low=low, high=high, seed=seed)
     return np.round(x) + 0.3 * np.sin(7 * x)
 
 
 def ranges(x, qr_min, qr_max, ql_min, ql_max, decay=0.999, x_min_max=False, ema=False, eps=0.01, **_):
-    """Returns the smallest number, the largest number and the step of the levels."""
+    """Returns the smallest number, the largest number and the step of the levels of `min_max_quantize`."""
     axes = tuple(i for i, n in enumerate(ql_min.shape) if n == 1)
     if x_min_max and x.size:
         low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
@@ -203,7 +203,7 @@ def powers(w, fixed, num_bits=4):
 
 
 def incremental(of):
-    """Returns the reference of a layer `of` with incrementally quantized weights."""
+    """Returns the reference of a layer `of` in its first forward run by incremental quantization."""
 
     def reference(x, w, fixed, b=None, num_bits=4, inq_iterations=(), selection_algorithm="", seed=-1, **args):
         """NumPy reference of the layer."""
@@ -230,7 +230,10 @@ def by_units(f, gy, x):
 
 
 def through(of, place, bias):
-    """Returns the straight-through gradient of a layer with a replaced weight: the gradient by the replacement."""
+    """Returns the gradient of the layer `of`, whose weight `w` is used as `place(w)`.
+
+    Argument `bias` is the bias's number.
+    """
 
     def gradient(gy, x, w, *others):
         """Returns the gradients of the layer's inputs."""

@@ -10,7 +10,7 @@ from . import Row, sample
 
 
 def within(low, high, mean, deviation):
-    """Returns a check of the range of numbers, and of their mean to five standard errors."""
+    """Returns a check of drawn numbers: they are in [low, high], and their mean is right to five standard errors."""
 
     def check(y):
         """Asserts the range and the mean of the numbers."""
@@ -87,10 +87,13 @@ def chosen(x, w, shape=(), replace=True, seed=-1):
 
 
 def moved(places):
-    """Returns the reference of an operation whose samples are each one of the arrays that `places` yields."""
+    """Returns the reference of an operation that moves each sample on its own.
+
+    `places` yields all results of one sample.
+    """
 
     def reference(x, base_axis=1, **args):
-        """Returns the check of an output."""
+        """Returns the check of the output for the input `x`."""
 
         def check(y):
             """Asserts that each sample is one of the possible arrays."""
@@ -105,10 +108,13 @@ def moved(places):
 
 
 def together(ways):
-    """Like `moved`, but the axes before `base_axis` move, too: samples are in one of the orders from `ways`."""
+    """Returns the reference of an operation that also moves the axes before `base_axis`.
+
+    `ways` yields orders of one axis.
+    """
 
     def reference(x, base_axis=1, **args):
-        """Returns the check of an output."""
+        """Returns the check of the output for the input `x`."""
         base = base_axis % x.ndim
 
         def fits(before, after, axis):
@@ -133,7 +139,7 @@ def together(ways):
 
 
 def windows(axis, n, m, shape=None, seed=-1):
-    """Returns the windows of `m` of the `n` indices of an axis."""
+    """Returns the windows that a random crop may choose: all runs of `m` of the axis's `n` indices."""
     assert m == (shape[axis] if -axis <= len(shape) else n)
     return [range(start, start + m) for start in range(n - m + 1)]
 
@@ -144,7 +150,7 @@ def turns(axis, n, m, axes=None, seed=-1):
 
 
 def crops(x, shape=None, seed=-1):
-    """Yields every crop of this shape."""
+    """Yields every crop of `x` to this shape."""
     sizes = x.shape[: x.ndim - len(shape or ())] + tuple(shape or ())
     sizes = sizes[-x.ndim :] if x.ndim else ()
     for start in np.ndindex(*(n - m + 1 for n, m in zip(x.shape, sizes, strict=True))):
@@ -152,14 +158,14 @@ def crops(x, shape=None, seed=-1):
 
 
 def flips(x, axes=None, seed=-1):
-    """Yields every combination of flips."""
+    """Yields `x` with every combination of flipped axes."""
     axes = [-1] if axes is None else [a if a < 0 else a - x.ndim - 1 for a in axes]
     for tosses in np.ndindex(*[2] * len(axes)):
         yield np.flip(x, [a for a, toss in zip(axes, tosses, strict=True) if toss])
 
 
 def shifts(x, shifts=None, border_mode="nearest", constant_value=0.0, seed=-1):
-    """Yields every shift."""
+    """Yields `x` with every shift up to `shifts` along each axis."""
     mode = {"nearest": {"mode": "edge"}, "reflect": {"mode": "symmetric"}}.get(
         border_mode, {"mode": "constant", "constant_values": constant_value}
     )
@@ -193,7 +199,7 @@ def augmented(x, shape=None, **args):
 
 
 def drawn(name, check, **args):
-    """Returns rows of a generator without inputs."""
+    """Returns rows of several shapes for a random generator without inputs. `check` checks the drawn numbers."""
     return [
         Row(name, (), lambda **_: check, {"shape": shape, **args}, random=True)
         for shape in ((40, 50), (), (0, 3), (2, 1, 7))

@@ -13,7 +13,7 @@ sigmoid = special.expit
 
 
 def step(kind, x, h, c, w, b, nonlinearity):
-    """Returns state and cell after one time step of one direction of one layer."""
+    """Returns the new state and cell of one direction of one layer after one time step."""
     n = x.shape[1]
     sums = [x @ each[:, :n].T for each in w]
     own = [h @ each[:, n:].T for each in w]
@@ -59,7 +59,7 @@ def network(kind):
 
 
 def recurrent(kind, size=(3, 2, 3, 2), layers=1, directions=1, bias=True, **args):
-    """Returns a row. `size` is time steps, batch, inputs and state."""
+    """Returns a row of a recurrent network. `size` is (time steps, batch, inputs, state)."""
     steps, batch, inputs, hidden = size
     gates = () if kind == "rnn" else (GATES[kind],)
     biases = () if kind == "rnn" else (4,)
@@ -114,7 +114,7 @@ def attention(query, key, value, mask=None, causal=False, dropout=0.0, scale=Non
 
 
 def heads(batch, queries, keys, width, depth):
-    """Returns query, key and value."""
+    """Returns random query (batch, queries, width), key (batch, keys, width) and value (batch, keys, depth)."""
     return sample(*batch, queries, width), sample(*batch, keys, width, seed=1), sample(*batch, keys, depth, seed=2)
 
 

@@ -28,12 +28,15 @@ def top_k(x, k, abs=False, reduce=True, base_axis=1, largest=True, with_index=Fa
 
 
 def cut_down(k, **args):
-    """Returns the gradient of `top_k_grad`, which passes only its largest elements."""
+    """Returns the declared gradient of `top_k_grad`, which passes only the largest elements of `gy`."""
     return lambda gy, x: (top_k(gy, k, reduce=False, **args),)
 
 
 def extreme(pick, at):
-    """Returns the reference of `max` or `min` with indices into the reduced axes, counted as one."""
+    """Returns the reference of `max` or `min`.
+
+    `pick` reduces values, `at` gives their flat index over the reduced axes.
+    """
 
     def reference(x, axis=None, keepdims=False, with_index=False, only_index=False):
         """NumPy reference of the reduction."""
@@ -50,7 +53,7 @@ def extreme(pick, at):
 
 
 def along(f):
-    """Adapts a NumPy reduction to arguments of this library."""
+    """Adapts the NumPy reduction `f` to this library's `axis`, which may be a list."""
     return lambda x, axis=None, keepdims=False: f(x, axis=axes(axis), keepdims=keepdims)
 
 
@@ -65,7 +68,10 @@ def norm_normalization(x, p=2.0, axes=None, eps=1e-12):
 
 
 def scan(f, start):
-    """Returns the reference of `cumsum` or `cumprod`."""
+    """Returns the reference of `cumsum` or `cumprod`.
+
+    `f` is NumPy's scan, `start` the value before the first element.
+    """
 
     def reference(x, axis=0, exclusive=False, reverse=False):
         """NumPy reference of the scan."""

@@ -10,7 +10,7 @@ from . import Row, sample
 
 
 def places(size, align_corners):
-    """Returns the positions of image elements between -1 and 1, as (..., x, y, z, 1)."""
+    """Returns the homogeneous positions (x, y, z, 1) of all elements of an image, between -1 and 1."""
     axes = []
     for n in size:
         i = np.arange(n)
@@ -33,7 +33,7 @@ def reflected(at, low, high):
 
 
 def settled(at, n, padding_mode, align_corners):
-    """Applies the padding mode to positions on an axis of `n` elements."""
+    """Moves positions outside of an axis of `n` elements into it, as the padding mode says."""
     if padding_mode == "zero":
         return at
     if padding_mode == "reflect":
@@ -76,7 +76,7 @@ def warp_by_flow(data, flow):
 
 
 def grid(*shape, seed=0):
-    """Returns positions away from elements and midpoints of axes of 4, 5 or 6 elements."""
+    """Returns random positions that are near neither an element nor a midpoint of axes of 3, 4, 5 or 6 elements."""
     g = sample(*shape, low=-1.4, high=1.4, seed=seed)
     for n in (3, 4, 5, 6):
         for scale in (n / 2, (n - 1) / 2):
@@ -133,7 +133,7 @@ def deformable_convolution(x, w, offset, mask=None, b=None, base_axis=1, group=1
 
 
 def offsets(*shape):
-    """Returns offsets that do not end near an element."""
+    """Returns random offsets whose fractions are between 0.1 and 0.9, away from the kinks at elements."""
     x = sample(*shape, low=-1.5, high=1.5, seed=5)
     return np.floor(x) + 0.1 + 0.8 * (x - np.floor(x))
 
@@ -213,7 +213,7 @@ SUPPRESSION = ("center_point_box", "max_output_boxes_per_class", "iou_threshold"
 
 
 def chosen_boxes(x, center_point_box=0, max_output_boxes_per_class=0, iou_threshold=0.0, score_threshold=0.0):
-    """NumPy reference of ONNX non-maximum suppression."""
+    """NumPy reference of `onnx_non_max_suppression`."""
     x, scores = x[..., :4], np.swapaxes(x[..., 4:], 1, 2)
     a, b = x[..., :2], x[..., 2:]
     low, high = (a - b / 2, a + b / 2) if center_point_box else (np.minimum(a, b), np.maximum(a, b))

@@ -20,7 +20,7 @@ def unique(x, flatten=True, axis=None, sorted=True, with_index=False, with_inver
 
 
 def repeated(*shape):
-    """Returns integers and halves, many of them equal."""
+    """Returns random multiples of one half, many of them equal."""
     return np.random.RandomState(3).randint(-3, 4, shape) / 2
 
 

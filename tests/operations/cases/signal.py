@@ -29,7 +29,7 @@ def window(window_size, fft_size, window_type):
 
 
 def squares(w, stride, frames):
-    """Returns the overlap-added sum of squared windows."""
+    """Returns the squared window, overlap-added for all frames: the divisor of the inverse transform."""
     y = np.zeros((frames - 1) * stride + w.size)
     for i in range(frames):
         y[i * stride : i * stride + w.size] += w * w
@@ -97,7 +97,7 @@ def istft(
 
 
 def parts(frames, fft_size, batch=2):
-    """Returns random real and imaginary parts of spectra."""
+    """Returns random real and imaginary parts of spectra, shape (batch, fft_size / 2 + 1, frames)."""
     return sample(batch, fft_size // 2 + 1, frames), sample(batch, fft_size // 2 + 1, frames, seed=1)
 
 

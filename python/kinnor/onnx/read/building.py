@@ -306,7 +306,7 @@ def constant(array: Any) -> Value:
 
 
 def _moved_words(node: Node, row: Row) -> list[Value]:
-    """Returns the outputs of a node that moves strings: it moves their places."""
+    """Returns the outputs of a node that moves strings, such as `Gather`: it moves their places in the vocabulary."""
     first = next(value for value in node.inputs if isinstance(value, Words))
     inputs = [value.places if isinstance(value, Words) else value for value in node.inputs]
     others = [value for value in node.inputs if isinstance(value, Words) and value.vocabulary != first.vocabulary]

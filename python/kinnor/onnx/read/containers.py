@@ -52,11 +52,11 @@ class Items(Value):
 
     @property
     def variable(self) -> Variable:
-        """Raises OnnxError: a sequence is not a tensor."""
+        """Raises OnnxError, as a sequence is no tensor."""
         raise OnnxError(f"expected a tensor, got a sequence of {len(self.items)}")
 
     def static(self) -> NDArray[Any]:
-        """Raises OnnxError: a sequence is not a tensor."""
+        """Raises OnnxError, as a sequence is no tensor."""
         raise OnnxError(f"expected a tensor, got a sequence of {len(self.items)}")
 
 
@@ -68,11 +68,11 @@ class Absent(Value):
 
     @property
     def variable(self) -> Variable:
-        """Raises OnnxError: there is no value."""
+        """Raises OnnxError, as there is no value."""
         raise OnnxError("expected a value, got an optional one that is absent")
 
     def static(self) -> NDArray[Any]:
-        """Raises OnnxError: there is no value."""
+        """Raises OnnxError, as there is no value."""
         raise OnnxError("expected a value, got an optional one that is absent")
 
 
@@ -91,21 +91,21 @@ class Words(Value):
 
     @property
     def known(self) -> bool:
-        """True if it is a constant."""
+        """True if the strings are constants."""
         return self.places.known
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of its axes."""
+        """Lengths of the axes."""
         return self.places.shape
 
     @property
     def variable(self) -> Variable:
-        """It as a variable, which it is not."""
+        """Raises OnnxError, as strings are no numbers."""
         raise OnnxError("expected numbers, got strings")
 
     def static(self) -> NDArray[Any]:
-        """Its numbers, which it has none of."""
+        """Raises OnnxError, as strings are no numbers."""
         raise OnnxError("expected numbers, got strings")
 
     def strings(self, places: NDArray[Any]) -> NDArray[Any]:
@@ -151,16 +151,16 @@ class Maps(Value):
 
     @property
     def known(self) -> bool:
-        """True if it is a constant."""
+        """True if the scores are constants."""
         return self.scores.known
 
     @property
     def variable(self) -> Variable:
-        """It as a variable, which it is not."""
+        """Raises OnnxError, as a table of scores is no tensor."""
         raise OnnxError("expected a tensor, got tables of scores")
 
     def static(self) -> NDArray[Any]:
-        """Its numbers, which it has none of."""
+        """Raises OnnxError, as a table of scores is no tensor."""
         raise OnnxError("expected a tensor, got tables of scores")
 
 
@@ -223,7 +223,7 @@ class InputType(NamedTuple):
         return self._tensor(name, x)
 
     def _placed(self, name: str, x: Any) -> Any:
-        """Returns the places of strings in the vocabulary; for others the place after the last."""
+        """Returns the index of each string in the vocabulary. Unknown strings get the index after the last."""
         if isinstance(x, Variable) or x.dtype.kind not in "OSTU":
             raise CallError(f"onnx.Model: expected an array of strings as input {name!r}, got numbers")
         places = self.vocabulary or {}
@@ -231,7 +231,7 @@ class InputType(NamedTuple):
         return np.array([places.get(text, len(places)) for text in texts], np.int64).reshape(x.shape)
 
     def _tensor(self, name: str, x: Any) -> Any:
-        """An array or variable of the declared shape."""
+        """Returns an argument as an array or variable. Raises ShapeError unless it has the declared shape."""
         found = x if isinstance(x, Variable) else np.asarray(x)
         if self.vocabulary is not None:
             found = self._placed(name, found)
@@ -244,7 +244,7 @@ class InputType(NamedTuple):
 
 
 def input_type(held: Any, name: str, vocabulary: Mapping[str, int] | None = None) -> InputType:
-    """What a model says of an input.
+    """The type that a model declares for an input.
 
     Args:
         held: A `TypeProto`.

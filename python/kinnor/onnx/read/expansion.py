@@ -198,7 +198,7 @@ def refuse_calls(model: Any) -> None:
     under_way: set[Any] = set()
 
     def measured(nodes: Sequence[Any], level: int) -> tuple[int, int, int]:
-        """Nodes, bytes and depth of nodes after inlining."""
+        """Returns the number of nodes, their bytes and their depth after inlining, in a function at depth `level`."""
         n_nodes = n_bytes = levels = 0
         for node, depth in _nodes(nodes):
             key = _key(node, node.op_type)

@@ -68,7 +68,10 @@ def held(source: Any) -> Any:
 
 
 def _read(read: Callable[[], tuple[Any, Any]], where: str) -> tuple[Any, Any]:
-    """Returns a model and what comes with it, or says that there is none."""
+    """Calls `read`, which returns a model and its tensor file or None.
+
+    Raises OnnxError if there is no model `where`.
+    """
     try:
         model, tensors = read()
     except (Error, OSError):

@@ -359,6 +359,7 @@ class Model:
                     return number(part, x, dtype)
 
                 def number(part: str, x: Any, dtype: Any) -> Value:
+                    """Makes an input variable and notes it. If shapes depend on the input, makes a constant instead."""
                     if part in self._fixed and not isinstance(x, Variable):
                         return Value(x.astype(dtype))
                     variable = x if isinstance(x, Variable) else Variable.from_numpy_array(readable(x))

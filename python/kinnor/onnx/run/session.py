@@ -309,12 +309,13 @@ class OrtValue:
 
 
 def _check_device(device: str) -> None:
+    """Raises UnsupportedError unless the device is the CPU."""
     if device.lower() != "cpu":
         raise UnsupportedError(f"kinnor.onnx: expected the device 'cpu', got {device!r}")
 
 
 def _element_type(element_type: Any) -> Any:
-    """Returns NumPy's type of elements, which may be given by the number that ONNX gives it."""
+    """Returns NumPy's element type for a type or for ONNX's number of it."""
     if isinstance(element_type, int):
         from ..read.tensors import dtype_of
 
@@ -442,6 +443,7 @@ class IOBinding:
         return [value.numpy() for value in self._made]
 
     def _run(self, run_options: RunOptions | None) -> None:
+        """Runs the session on the bound inputs, and stores the outputs in the bound arrays."""
         found = self._session.run(list(self._wanted), self._given, run_options) if self._wanted else []
         made = []
         for target, y in zip(self._wanted.values(), found, strict=True):
@@ -649,6 +651,7 @@ class InferenceSession:
         """
 
         def work() -> None:
+            """Runs the session and passes the results, or the text of an error, to the callback."""
             try:
                 found, text = self.run(output_names, input_feed, run_options), ""
             except Exception as error:

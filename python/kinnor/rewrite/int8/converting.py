@@ -98,7 +98,9 @@ class IntegerLayers:
         return self._numbers.get(x)
 
     def product(self, x: Variable) -> Product | None:
-        """The integer product that replaces a variable, or None.
+        """The product of levels that stands for a variable: sums of integers with their scale.
+
+        None if there is none.
 
         Args:
             x: The variable.

@@ -26,6 +26,7 @@ const SMALL: usize = 1024;
 
 /// The memory of the graphs that one thread builds under a budget.
 pub(crate) struct EvictionPool {
+    /// The values and the limit.
     state: Mutex<PoolState>,
     /// Bytes of the thread's graphs that are in use.
     account: Arc<Account>,
@@ -94,6 +95,7 @@ impl Pins {
 pub(crate) struct PoolState {
     /// The budget in bytes.
     pub(crate) limit: usize,
+    /// Bytes of the thread's graphs that are in use.
     account: Arc<Account>,
     /// Values in memory, by the creation time of their function.
     values: BTreeMap<ValueId, EvictionCandidate>,

@@ -245,6 +245,7 @@ fn missing(slot: &Operand) -> usize {
 
 /// A backward run within the budget under which its graph was built.
 struct BudgetedBackward {
+    /// The pool of the graph.
     pool: Arc<EvictionPool>,
     /// Storages that the next functions read, and that must not be evicted.
     pins: Pins,

@@ -14,7 +14,9 @@ pub(crate) type ValueId = (u64, u32);
 
 /// A value that a function computed and that is in memory.
 pub(crate) struct EvictionCandidate {
+    /// The memory of the value.
     pub(crate) storage: Weak<Storage>,
+    /// The function that computed it.
     pub(crate) function: Ix,
     /// The generation of the function's slot. If it differs now, the function was freed.
     pub(crate) generation: u32,

@@ -21,6 +21,7 @@ use crate::graph::step::operand::Operand;
 
 /// The elements of one storage.
 pub(crate) struct Block {
+    /// The storage.
     pub(crate) storage: Arc<Storage>,
     /// The tensor whose data or gradient it is.
     tensor: Ix,
@@ -39,6 +40,7 @@ pub(crate) struct Touch {
     pub(crate) block: u32,
     /// The type in which the step uses the elements.
     pub(crate) dtype: DType,
+    /// True if the step writes the elements.
     pub(crate) write: bool,
 }
 
@@ -87,6 +89,7 @@ pub(crate) struct ModelForward {
     pub(crate) outputs: SmallVec<[u32; 1]>,
     /// Estimated work, to compare costs of recomputation.
     pub(crate) work: u64,
+    /// The blocks that it uses.
     pub(crate) touches: SmallVec<[Touch; 4]>,
     /// Bytes of temporary memory while it runs.
     pub(crate) temporary: usize,
@@ -97,14 +100,17 @@ pub(crate) struct ModelForward {
 pub(crate) struct ModelBackward {
     /// Values that must be available.
     pub(crate) reads: SmallVec<[u32; 4]>,
+    /// The blocks that it uses.
     pub(crate) touches: SmallVec<[Touch; 6]>,
     /// Bytes of temporary memory while it runs.
     pub(crate) temporary: usize,
+    /// The blocks that may be cleared after it.
     pub(crate) clears: SmallVec<[ModelRelease; 2]>,
 }
 
 /// A block that is cleared after a function of the backward run, once certain other runs are done.
 pub(crate) struct ModelRelease {
+    /// The number of the block.
     pub(crate) block: u32,
     /// The runs that must be done before.
     pub(crate) after: After,
@@ -131,8 +137,11 @@ const MOST_RUNS: usize = 64;
 /// The forward and backward runs of one step.
 #[derive(Default)]
 pub(crate) struct StepModel {
+    /// The storages of the step.
     pub(crate) blocks: Vec<Block>,
+    /// The values, in order of computation.
     pub(crate) values: Vec<ModelValue>,
+    /// The forward run, function by function.
     pub(crate) forward: Vec<ModelForward>,
     /// One list for each root.
     pub(crate) backward: Vec<Vec<ModelBackward>>,
@@ -145,6 +154,7 @@ pub(crate) struct StepModel {
 /// Maps blocks and values to numbers while a model is made.
 #[derive(Default)]
 struct Numbers {
+    /// The number of each storage.
     blocks: HashMap<*const Storage, u32>,
     /// By variable.
     values: HashMap<Ix, u32>,

@@ -73,6 +73,7 @@ fn forget_drops(a: &mut Arena, rehearsal: &StepModel, drop: &[bool]) {
 
 /// A search over the values of a model, which are numbered in order of computation.
 pub(crate) struct CheckpointSearch<'a> {
+    /// The step for which values are chosen.
     rehearsal: &'a StepModel,
     /// Values that are always dropped: values that cost nothing, and values that the user marked.
     modest: Vec<bool>,

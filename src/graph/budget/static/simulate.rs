@@ -63,6 +63,7 @@ struct SimulatedValue {
 /// The state of memory during a simulation.
 #[derive(Clone)]
 struct Simulation<'a> {
+    /// The step that is simulated.
     all: &'a StepModel,
     /// By block.
     held: Vec<SimulatedValue>,

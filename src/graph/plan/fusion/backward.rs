@@ -27,10 +27,15 @@ enum GradientFate {
 
 /// One function of a pass. Arrays are given by the numbers of their locations.
 struct BackwardPassCall {
+    /// The loops of the function.
     loops: Loops,
+    /// The inputs.
     x: [u32; 2],
+    /// The output.
     y: u32,
+    /// The gradient of the output.
     gy: u32,
+    /// The gradients of the inputs.
     gx: [u32; 2],
     /// How the pass writes the gradient of each input.
     fate: [GradientFate; 2],
@@ -49,16 +54,23 @@ pub(crate) struct FusedBackward {
     /// Those entries that had memory to clear in the last run, and the time since when the others have none.
     there: Vec<usize>,
     gone: Calm,
+    /// The arrays of all functions.
     arrays: Arrays,
+    /// The functions, in order.
     calls: Vec<BackwardPassCall>,
 }
 
 /// As [`BackwardPassCall`], before locations have numbers.
 struct Placed {
+    /// The operation.
     op: Op,
+    /// The inputs that the gradient reads.
     x: [Option<Location>; 2],
+    /// The output, if the gradient reads it.
     y: Option<Location>,
+    /// The gradient of the output.
     gy: Location,
+    /// The requested gradients of the inputs, and how each is written.
     gx: [Option<(Location, GradientFate)>; 2],
 }
 

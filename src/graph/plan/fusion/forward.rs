@@ -18,9 +18,13 @@ use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass. Arrays are given by the numbers of their locations.
 struct ForwardPassCall {
+    /// The loops of the function.
     loops: Loops,
+    /// The state that the function saves from the run.
     provenance: ProvenancePtr,
+    /// The inputs.
     x: [u32; 2],
+    /// The output.
     y: u32,
     /// Keeps the formula of the loops alive.
     _op: Op,
@@ -30,7 +34,9 @@ struct ForwardPassCall {
 pub(in crate::graph) struct FusedForward {
     /// The steps.
     pub(in crate::graph) steps: Range<usize>,
+    /// The arrays of all functions.
     arrays: Arrays,
+    /// The functions, in order.
     calls: Vec<ForwardPassCall>,
     /// Storages that the plan clears after one of the steps and that have memory.
     cleared: Vec<Arc<Storage>>,

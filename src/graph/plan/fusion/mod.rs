@@ -51,6 +51,7 @@ struct Repeated {
     /// The number of the array, which has its own memory, and of the tile buffer.
     own: u32,
     room: u32,
+    /// How its elements are repeated.
     spread: BroadcastCycle,
 }
 
@@ -164,11 +165,13 @@ pub(crate) struct Arrays {
     rounds: Option<DType>,
     /// Elements of each array.
     len: usize,
+    /// The arrays with their own memory, and the access to each.
     own: Vec<(Arc<Storage>, Access)>,
     /// Values in tile buffers.
     gone: Gone,
     /// The number of tile buffers.
     rooms: usize,
+    /// Arrays that are broadcast.
     repeated: Vec<Repeated>,
     /// Addresses of the arrays with their own memory, and for each whether this run adds to it.
     at: Vec<Shared<u8>>,
@@ -191,6 +194,7 @@ pub(crate) struct TileRange<'a> {
     /// As [`Arrays::converted`]. Tile buffers of these arrays follow at `converts`.
     converted: &'a [Option<DType>],
     converts: *mut u8,
+    /// As [`Arrays::rounds`].
     rounds: Option<DType>,
 }
 
@@ -210,6 +214,7 @@ impl TileRange<'_> {
 }
 
 impl Arrays {
+    /// The arrays of a finished planner, each of `len` elements, for functions of one precision.
     fn new(planner: Planner, compute: Precision, len: usize) -> Self {
         let Planner { own, gone, rooms, repeated, .. } = planner;
         let (at, adds) = (Vec::with_capacity(own.len()), vec![false; own.len()]);

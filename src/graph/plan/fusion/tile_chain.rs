@@ -55,9 +55,11 @@ pub(crate) enum TailOperation {
 
 /// The functions of a chain, in order, and the address of the first element of their array.
 pub(crate) struct EpilogueTail {
+    /// The first element of the array.
     pub(crate) at: *mut u8,
     /// Bytes of an element.
     pub(crate) size: usize,
+    /// The functions, in order.
     pub(crate) links: SmallVec<[TailOperation; 4]>,
 }
 

@@ -22,6 +22,7 @@ pub(in super::super) struct PaddedPlane {
     pub(super) places: Vec<usize>,
     /// The pixel from which the taps of each position are counted.
     pub(super) starts: Vec<usize>,
+    /// The taps of the kernel.
     taps: Vec<PaddedTap>,
 }
 
@@ -74,15 +75,21 @@ impl PaddedPlane {
 
 /// Sums over the taps of up to a register of adjacent planes.
 pub(in crate::kernels) struct NarrowSum<'a, T> {
+    /// The layout that all planes share.
     pub(super) plane: &'a PaddedPlane,
+    /// The number of planes.
     pub(super) planes: usize,
     /// The number of elements of a kernel.
     pub(super) elements: usize,
+    /// The first source plane.
     pub(super) from: *const T,
+    /// The kernel of the first plane.
     pub(super) weights: *const T,
+    /// The first target plane.
     pub(super) to: *mut T,
     /// Scratch memory for the pixels, whose padding must be zero, the sums and the weights.
     pub(super) memory: *mut T,
+    /// Applied to the complete sums.
     pub(super) end: Epilogue<'a, T>,
 }
 

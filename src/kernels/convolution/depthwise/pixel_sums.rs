@@ -37,12 +37,17 @@ fn inside(w: &Window) -> (usize, usize) {
 /// Sums over the taps of a row of positions: `to[o apart + c] = sum over taps t of weights[t, c] x[position of t at o,
 /// c]`.
 pub(in crate::kernels) struct PixelSum<'a, T> {
+    /// The positions and the elements that they read.
     pub(super) window: &'a Window,
+    /// The source.
     pub(super) from: *const T,
     /// The number of channels, which is the distance of pixels.
     pub(super) channels: usize,
+    /// The taps whose source rows are within the image.
     pub(super) taps: &'a [PixelTap],
+    /// The weights, with channels last.
     pub(super) weights: *const T,
+    /// The target of the first position.
     pub(super) to: *mut T,
     /// The epilogue, with a bias for each channel.
     pub(super) end: Epilogue<'a, T>,
@@ -110,13 +115,19 @@ impl<T: Float> PixelSum<'_, T> {
 
 /// Adds to `sums[t]`, a register of channels, the products of a row of `gy` and the elements of `x` at tap `t`.
 pub(in crate::kernels) struct PixelDots<'a, T> {
+    /// The positions and the elements that they read.
     pub(super) window: &'a Window,
+    /// The input.
     pub(super) x: *const T,
+    /// The row of the gradient of the output.
     pub(super) gy: *const T,
+    /// The number of channels, which is the distance of pixels.
     pub(super) channels: usize,
     /// The number of channels in the register.
     pub(super) lanes: usize,
+    /// The taps whose source rows are within the image.
     pub(super) taps: &'a [PixelTap],
+    /// The sums that are added to.
     pub(super) sums: *mut T,
 }
 

@@ -148,6 +148,8 @@ impl<V: Vector, const STEP: usize> Lanes<V, STEP> {
         self.at
     }
 
+    /// The lanes of the `WIDTH` positions from `j` on, for one column of taps. `masks` and `whole` follow from the part
+    /// of the row that the column covers.
     #[inline(always)]
     unsafe fn new(window: &Window, column: Column, j: usize) -> Self {
         let lane = |position: usize| position.saturating_sub(j).min(V::WIDTH);

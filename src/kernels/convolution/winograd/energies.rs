@@ -6,13 +6,17 @@ use crate::kernels::simd::Vector;
 
 /// An order to add up `(scale x)^2` over channels for each of some pixels that are neighbours.
 pub(in crate::kernels) struct PixelEnergies<T> {
+    /// The first pixel of the first channel.
     pub(super) from: *const T,
     /// The distance of channels.
     pub(super) channel: usize,
+    /// The number of channels.
     pub(super) channels: usize,
     /// A scale for each channel.
     pub(super) scales: *const T,
+    /// The number of pixels.
     pub(super) pixels: usize,
+    /// The energy of each pixel, which is written.
     pub(super) to: *mut T,
 }
 
@@ -26,6 +30,7 @@ pub(in crate::kernels) struct PixelsToPack<T> {
     /// The distance of channels.
     pub(super) channel: usize,
     pub(super) channels: usize,
+    /// The number of pixels.
     pub(super) pixels: usize,
     pub(super) to: *mut T,
     /// A scale for each channel.
@@ -104,7 +109,9 @@ impl<T: Float> PixelsToPack<T> {
 
 /// Energies of pixels, of which the range is asked for.
 pub(in crate::kernels) struct EnergyPlane<T> {
+    /// The energies.
     pub(super) p: *const T,
+    /// The number of pixels.
     pub(super) pixels: usize,
     /// The length of rows, where the least sum of four pixels is asked for.
     pub(super) width: Option<usize>,
@@ -113,8 +120,11 @@ pub(in crate::kernels) struct EnergyPlane<T> {
 /// The least and the largest energy of some pixels, and a sum that is finite if all are.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct EnergyRange<T> {
+    /// The least energy.
     pub(super) least: T,
+    /// The largest energy.
     pub(super) most: T,
+    /// A sum that is finite if all energies are.
     pub(super) sum: T,
     /// The least sum of four pixels, or zero.
     pub(super) four: T,

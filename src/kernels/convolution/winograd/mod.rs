@@ -32,9 +32,13 @@ use uneven::{Energies, covered};
 /// Planes of images, read through a window that is shifted by `pad`.
 #[derive(Clone, Copy)]
 pub(super) struct SourcePlanes<T> {
+    /// The first element.
     pub(super) p: *const T,
+    /// The strides of the array.
     pub(super) array: Images,
+    /// The height of a plane.
     pub(super) height: usize,
+    /// The width of a plane.
     pub(super) width: usize,
     pub(super) pad: (isize, isize),
 }
@@ -152,14 +156,21 @@ unsafe fn factors<T: Float>(
 
 /// A convolution with 3 x 3 kernels and stride 1, or the gradient of its input, which is one, too.
 pub(super) struct Winograd<'a, T> {
+    /// The sizes of the convolution.
     pub(super) g: &'a Geometry,
+    /// The planes that are read: of the input, or of the gradient of the output.
     pub(super) source: SourcePlanes<T>,
+    /// The array that is written.
     target: *mut T,
+    /// The strides of the target.
     pub(super) targets: Images,
     /// The height and width of the target.
     pub(super) size: (usize, usize),
+    /// The weight of all groups.
     pub(super) weight: *const T,
+    /// True for the output, false for the gradient of the input.
     pub(super) forward: bool,
+    /// Applied to each sum before it is stored.
     epilogue: Epilogue<'a, T>,
 }
 

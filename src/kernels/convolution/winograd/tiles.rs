@@ -15,8 +15,11 @@ const BLOCK: usize = 512 << 10;
 /// The tiles over the target, divided into blocks.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Tiles {
+    /// The number of tiles in a row of tiles.
     pub(in super::super) across: usize,
+    /// The images of each block.
     pub(in super::super) images: EvenSplit,
+    /// The rows of tiles of each block.
     pub(in super::super) rows: EvenSplit,
     /// The number of tiles in the largest block.
     pub(in super::super) most: usize,

@@ -71,7 +71,9 @@ fn range<T: Float>(energies: &[T], width: Option<usize>) -> EnergyRange<T> {
 
 /// A plane of energies with zeros around it.
 struct Padded<'a, T> {
+    /// The energies, row by row.
     of: &'a [T],
+    /// The length of a row.
     width: usize,
     /// Row and column of the first pixel, relative to the plane.
     at: (isize, isize),

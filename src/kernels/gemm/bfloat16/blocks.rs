@@ -45,14 +45,19 @@ unsafe impl Sync for PairProduct<'_> {}
 
 /// Some rows and columns of tiles.
 struct PairChunk<'a> {
+    /// The product of which this is a part.
     product: &'a PairProduct<'a>,
+    /// Rows of the matrix in each row of tiles.
     heights: EvenSplit,
+    /// Rows of tiles.
     rows: Range<usize>,
+    /// Columns of tiles.
     columns: Range<usize>,
     /// Terms in a block, an even number unless there is one block.
     depth: usize,
     /// The whole right matrix, block after block, or null if the chunk packs its columns.
     right: *const u32,
+    /// True if the left matrix is packed before the tiles read it.
     packs_left: bool,
 }
 
@@ -177,6 +182,8 @@ impl PairChunk<'_> {
         LeftPairs::Tiles(to)
     }
 
+    /// Computes the tiles of these rows and columns of tiles, for the terms from `p` on. `packed` is scratch for the
+    /// right matrix, which the first row of tiles fills unless the matrix is packed already.
     unsafe fn block(
         &self,
         rows: &Range<usize>,

@@ -33,6 +33,7 @@ impl PairOperand {
         Self { p: self.at(i, j), ..self }
     }
 
+    /// The transposed matrix, in the same memory.
     pub(super) fn transposed(self) -> Self {
         Self { row: self.col, col: self.row, ..self }
     }

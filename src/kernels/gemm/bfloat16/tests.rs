@@ -6,13 +6,18 @@ use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// A matrix in both types, stored by rows or by columns.
 struct Operand {
+    /// The numbers in `f32`.
     wide: Vec<f32>,
+    /// The same numbers rounded to bfloat16.
     narrow: Vec<bf16>,
+    /// The distance of rows.
     row: usize,
+    /// The distance of columns.
     col: usize,
 }
 
 impl Operand {
+    /// A matrix of `rows` x `cols` numbers. The number at position `i` of its memory is `value(i)`.
     fn new(rows: usize, cols: usize, by_columns: bool, value: impl Fn(usize) -> f32) -> Self {
         let wide: Vec<f32> = (0..rows * cols).map(value).collect();
         let narrow = wide.iter().map(|v| bf16::from_f32(*v)).collect();
@@ -20,20 +25,24 @@ impl Operand {
         Self { wide, narrow, row, col }
     }
 
+    /// The matrix as an operand: the bfloat16 copy if `is_narrow`, else the `f32` one.
     fn source(&self, is_narrow: bool) -> PairOperand {
         let p = if is_narrow { self.narrow.as_ptr().cast() } else { self.wide.as_ptr().cast() };
         PairOperand { p, row: self.row as isize, col: self.col as isize, is_narrow }
     }
 
+    /// Element (i, j), rounded to bfloat16.
     fn at(&self, i: usize, j: usize) -> f64 {
         self.narrow[i * self.row + j * self.col].to_f64()
     }
 }
 
+/// A whole number from -4 to 4 that depends on `i`.
 fn whole(i: usize) -> f32 {
     ((i * 7 + i / 13) % 9) as f32 - 4.0
 }
 
+/// A number from -0.5 to 0.5 that depends on `i`.
 fn real(i: usize) -> f32 {
     ((i * 7919 + 31) % 1009) as f32 / 1009.0 - 0.5
 }

@@ -98,11 +98,13 @@ impl Widened {
         Self { memory, row, col }
     }
 
+    /// The matrix as an operand of a product in `f32`.
     fn strided(&self) -> Strided<f32> {
         Strided { p: self.memory.ptr(), row: self.row, col: self.col }
     }
 }
 
+/// Scratch memory for `n` numbers. Ends the kernel with an error if memory runs out.
 fn memory(n: usize) -> Workspace<f32> {
     Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }

@@ -5,12 +5,17 @@ use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// A matrix of small whole numbers, or of numbers between -1 and 1, stored in one of three layouts.
 struct Matrix<T> {
+    /// The elements and the gaps between them.
     data: Vec<T>,
+    /// The distance of rows.
     row: usize,
+    /// The distance of columns.
     col: usize,
 }
 
 impl<T: Float> Matrix<T> {
+    /// A matrix of pseudorandom numbers. Layout 0 is by rows with a gap, 1 is by columns, 2 has a gap after each
+    /// element. `whole` gives whole numbers from -4 to 4.
     fn new(m: usize, n: usize, layout: usize, seed: u64, whole: bool) -> Self {
         let (row, col) = match layout {
             0 => (n + 3, 1),
@@ -32,11 +37,13 @@ impl<T: Float> Matrix<T> {
         (0..n).map(|i| real(self.data[at + i * step])).collect()
     }
 
+    /// The matrix as an operand of a product.
     fn strided(&self) -> Strided<T> {
         Strided { p: self.data.as_ptr().cast_mut(), row: self.row as isize, col: self.col as isize }
     }
 }
 
+/// The number in double precision.
 fn real<T: Float>(v: T) -> f64 {
     v.real()
 }
@@ -69,6 +76,8 @@ fn check<T: Float>((m, n, k): (usize, usize, usize), layouts: [usize; 3], epilog
     }
 }
 
+/// Asserts that a product with one epilogue matches `sums`, and that no other memory changes. Bits 0 to 4 of `epilogue`
+/// mean accumulate, row bias, column bias, ReLU and a row function.
 fn check_epilogue<T: Float>(
     (m, n, k): (usize, usize, usize),
     [a, b]: [&Matrix<T>; 2],

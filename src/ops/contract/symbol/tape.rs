@@ -7,8 +7,11 @@ use crate::ops::{Op, Symbols};
 
 /// One function that a formula built.
 pub(super) struct TapeStep {
+    /// The operation.
     pub(super) op: Op,
+    /// The inputs.
     pub(super) x: SmallVec<[Sym; 4]>,
+    /// The outputs.
     pub(super) y: SmallVec<[Sym; 2]>,
 }
 

@@ -45,14 +45,23 @@ fn moved(t: &Tensor, from: usize, to: usize) -> Tensor {
 /// One set of arguments. Sizes are the sizes of a convolution; for a deconvolution, input and output are exchanged.
 #[derive(Clone, Default)]
 struct Case {
+    /// The axes before the channels.
     batch: Vec<usize>,
+    /// The number of input channels.
     channels: usize,
+    /// The number of output channels.
     maps: usize,
+    /// The number of groups.
     group: usize,
+    /// The spatial shape of the input.
     input: Vec<usize>,
+    /// The shape of the kernel.
     kernel: Vec<usize>,
+    /// The padding at each end of each axis.
     pad: Vec<i64>,
+    /// The distance of adjacent outputs along each axis.
     stride: Vec<i64>,
+    /// The distance of adjacent kernel elements along each axis.
     dilation: Vec<i64>,
 }
 
@@ -68,14 +77,17 @@ impl Case {
         (0..self.input.len()).map(|i| n(i) as usize).collect()
     }
 
+    /// The shape of the input, channels first.
     fn x_shape(&self) -> Vec<usize> {
         [&self.batch[..], &[self.channels], &self.input].concat()
     }
 
+    /// The shape of the output, channels first.
     fn y_shape(&self) -> Vec<usize> {
         [&self.batch[..], &[self.maps], &self.output()].concat()
     }
 
+    /// The shape of the weight, channels first.
     fn w_shape(&self) -> Vec<usize> {
         [&[self.maps, self.channels / self.group], &self.kernel[..]].concat()
     }

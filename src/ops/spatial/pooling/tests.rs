@@ -20,11 +20,17 @@ fn sample(shape: &[usize], seed: u64) -> Tensor {
 /// One set of arguments.
 #[derive(Clone, Debug)]
 struct Case {
+    /// The shape of the input.
     x: Vec<usize>,
+    /// The shape of the window.
     kernel: Vec<i64>,
+    /// The distance of adjacent windows. None for the default.
     stride: Option<Vec<i64>>,
+    /// The padding. None for the default.
     pad: Option<Vec<i64>>,
+    /// False if windows may reach beyond the input.
     ignore_border: bool,
+    /// True if channels are the last axis.
     channel_last: bool,
 }
 

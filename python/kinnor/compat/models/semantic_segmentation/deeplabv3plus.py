@@ -174,6 +174,6 @@ def _shortcut(x: Variable, maps: int, training: bool, stride: int) -> Variable:
 
 
 def _before(y: Variable) -> Variable:
-    """The input of an activation."""
+    """The input of the activation that computes `y`, or `y` itself if it is a leaf."""
     f = y.parent
     return y if f is None else f.inputs[0]

@@ -47,7 +47,9 @@ class _Callback:
     """Records ranges in parameters of the current scope, and computes scales from them."""
 
     RECORD: ClassVar[Callable[..., Any]]
+    """The function that records the range of a variable in parameters."""
     SYMMETRIC: ClassVar[bool] = True
+    """True if only the maximum is recorded, for a range that is symmetric around zero."""
 
     def name(self) -> str:
         """The type of the recording function."""

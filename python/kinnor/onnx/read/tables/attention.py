@@ -32,17 +32,23 @@ def _constant(array: Any) -> Variable:
 
 
 def _hiding(shown: NDArray[Any], hidden: float = -np.inf) -> Variable:
-    """Returns what is added to products: zero where a key is shown to a query."""
+    """Returns an additive mask: zero where `shown` is true, else `hidden`."""
     return _constant(np.where(shown, 0.0, hidden))
 
 
 def _causal(n_queries: int, n_keys: int) -> Variable:
-    """Returns the mask that hides later keys; the last query stands at the last key."""
+    """Returns the additive mask that hides the keys after each query.
+
+    The last query has the position of the last key.
+    """
     return _hiding(np.tri(n_queries, n_keys, n_keys - n_queries, dtype=bool)[None, None])
 
 
 def _mask(node: Node, i: int, n_queries: int, n_keys: int) -> Variable | None:
-    """Returns what is added to the products for a mask that is one where a key counts, or for numbers of keys."""
+    """Returns input `i` as an additive mask.
+
+    It is a mask of ones for visible keys, or the number of keys of each sequence.
+    """
     if not node.has(i):
         return None
     mask, hidden = node.x(i), node.get("mask_filter_value", -10000.0)
@@ -201,7 +207,7 @@ def _rotary(node: Node) -> Variable:
 
 
 def _repeated(x: Variable, times: int) -> Variable:
-    """Returns each head several times, one after the other."""
+    """Repeats each head `times` times, next to each other."""
     batch, heads, time, width = x.shape
     if times == 1:
         return x
@@ -210,12 +216,12 @@ def _repeated(x: Variable, times: int) -> Variable:
 
 
 def _ends(node: Node, batch: int, total: int) -> NDArray[Any]:
-    """Returns the number of keys of each sequence, with the keys of this call."""
+    """Returns the number of keys of each sequence, including the keys of this call."""
     return np.full(batch, total) if batch == 1 else node.static(5).astype(np.int64).ravel() + 1
 
 
 def _cached(past: Variable | None, new: Variable, before: NDArray[Any], n_keys: int) -> Variable:
-    """Returns a cache with new keys or values after the old ones."""
+    """Returns keys or values of a cache: for each sequence, its `before` old rows and then the new ones."""
     batch, time = new.shape[0], new.shape[2]
     held = new if past is None else F.concatenate(past, new, axis=2)
     offset = held.shape[2] - time
@@ -233,7 +239,7 @@ def _cached(past: Variable | None, new: Variable, before: NDArray[Any], n_keys: 
 
 
 def _row(x: Variable, k: int) -> Variable:
-    """Returns element `k` of the batch, with a batch axis of length one."""
+    """Returns element `k` of the batch axis, which stays with length one."""
     return F.slice(x, [k, 0, 0, 0], [k + 1, *x.shape[1:]], [1] * 4)
 
 

@@ -111,7 +111,7 @@ class _Trees:
         return at
 
     def sums(self, x: NDArray[Any], aggregate: str) -> NDArray[Any]:
-        """Returns what the leaves of each row give together, for each target."""
+        """Returns the aggregated weights of the leaves that each row reaches, shape (rows, targets)."""
         n_trees, n_targets = max(len(self._roots), 1), self._weights.shape[1]
         step = max(_AT_ONCE // (n_trees * n_targets), 1)
         found = np.zeros((len(x), n_targets))
@@ -129,7 +129,7 @@ class _Trees:
 
 
 def _numbers(node: Node, name: str, default: Any = None) -> NDArray[Any] | None:
-    """Returns an attribute that is a list, or a tensor of doubles under the other name."""
+    """Returns an attribute as an array. It is a list, or a tensor of doubles under its name with `_as_tensor`."""
     found = node.get(f"{name}_as_tensor")
     found = node.get(name, default) if found is None else found
     return None if found is None else np.asarray(found)

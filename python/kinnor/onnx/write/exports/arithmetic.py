@@ -29,6 +29,7 @@ def _many(kind: str) -> Any:
     """A row for an operator of two inputs, applied to any number of inputs from left to right."""
 
     def row(c: Call) -> Tensor:
+        """Writes the operator once for each input after the first."""
         y = c.x(0)
         for i in range(1, len(c.inputs)):
             y = c.graph.op(kind, y, c.x(i))
@@ -41,6 +42,7 @@ def _with(kind: str, reverse: bool = False, key: str = "val") -> Any:
     """A row for an operator of an input and the scalar argument `key`. With `reverse` the scalar comes first."""
 
     def row(c: Call) -> Tensor:
+        """Writes the operator with the argument as a constant."""
         pair = (c.x(), c.graph.number(c.args[key]))
         return c.graph.op(kind, *(pair[::-1] if reverse else pair))
 
@@ -51,6 +53,7 @@ def _compared(kind: str, scalar: bool) -> Any:
     """A row for a comparison of two inputs, or of an input and a scalar argument."""
 
     def row(c: Call) -> Tensor:
+        """Writes the comparison, and a cast of its result to floats."""
         g, a = c.graph, c.x(0)
         b = g.number(c.args["val"]) if scalar else c.x(1)
         if kind == "Equal":
@@ -69,6 +72,7 @@ def _logical(kind: str, scalar: bool) -> Any:
     """A row for a logical operator of two inputs, or of an input and a scalar argument."""
 
     def row(c: Call) -> Tensor:
+        """Writes casts of the inputs to booleans, the operator, and a cast of its result to floats."""
         b = c.graph.constant(bool(c.args["val"])) if scalar else c.truth(1)
         return c.graph.as_float(c.graph.op(kind, c.truth(0), b))
 
@@ -115,6 +119,7 @@ def _concatenated(kind: str) -> Any:
     """A row that concatenates an activation of the input and of its negative."""
 
     def row(c: Call) -> Tensor:
+        """Writes the activation of the input and of its negative, and their concatenation."""
         g, attributes = c.graph, {"alpha": float(c.args["alpha"])} if kind == "Elu" else {}
         pair = [g.op(kind, x, **attributes) for x in (c.x(), g.op("Neg", c.x()))]
         return g.op("Concat", *pair, axis=c.axis())
@@ -198,6 +203,7 @@ def _signed(below: float) -> Any:
     """A row for 1 where the input is positive, and `below` elsewhere."""
 
     def row(c: Call) -> Tensor:
+        """Writes the comparison with zero and a selection."""
         above = c.graph.op("Greater", c.x(), c.graph.number(0), dtype=np.bool_)
         return c.graph.op("Where", above, c.graph.number(1), c.graph.number(below))
 

@@ -258,6 +258,7 @@ def _extreme(kind: str) -> Any:
     """A row for `Max` or `Min`, with indices on request."""
 
     def row(c: Call) -> list[Tensor]:
+        """Writes the reduction, and the index of the extreme element if it is requested."""
         g, x, axes, keep = c.graph, c.x(), [a % c.ndim for a in c.args["axes"]], bool(c.args["keep_dims"])
         y = g.reduce(f"Reduce{kind}", x, axes, keep)
         if not (c.args["with_index"] or c.args["only_index"]):
