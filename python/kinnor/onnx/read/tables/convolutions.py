@@ -354,7 +354,7 @@ def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
     if mode == "nearest":
         chosen = Variable.from_numpy_array(np.argmax(matrix, axis=1).astype(np.int64))
         return F.gather(x, chosen, axis=axis)
-    return resampled(x, matrix, axis)
+    return resampled(x, np.asarray(matrix, np.float32), axis)
 
 
 CONVOLUTIONS: dict[tuple[str, str], Row] = {
