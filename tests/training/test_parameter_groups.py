@@ -230,7 +230,7 @@ def test_ways_of_pytorch_are_explained():
         S.Adam(network().parameters())
     with pytest.raises(TypeError, match="got Sequential: set_parameters"):
         S.Sgd(network())
-    with pytest.raises(AttributeError, match="'Adam' object has no attribute 'step'; write solver.update()"):
+    with pytest.raises(AttributeError, match=r"'Adam' object has no attribute 'step'; write solver\.update\(\)"):
         S.Adam().step()
     with pytest.raises(AttributeError, match=r"'Adam' object has no attribute 'nothing'$"):
         _ = S.Adam().nothing
