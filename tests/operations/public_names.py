@@ -23,7 +23,7 @@ INNER = (
     "cli", "compat.cli.", "compat.mlflow_save_load_model", "compat.models.imagenet.", "compat.names", "compat.nnabla",
     "compat.onnxruntime", "compat.utils.affine", "compat.utils.network_passes", "compat.utils.nnabla_pb2",
     "compat.utils.solver_messages", "compat.utils.times_alone", "files", "launch",
-    "nnp.axes", "nnp.batch", "nnp.graph", "nnp.initial", "nnp.loops", "nnp.lowering", "nnp.messages",
+    "nnp.batch", "nnp.graph", "nnp.initial", "nnp.loops", "nnp.lowering", "nnp.messages",
     "nnp.network", "nnp.nodes", "nnp.tracing", "onnx.", "pictures.", "placement",
 )  # fmt: skip
 """Modules to skip: internal ones, entry points, NNabla's behaviour for the whole process, and MLflow's store."""

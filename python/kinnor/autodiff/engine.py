@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from .. import _check, _core
 from .._core import GraphError, NdArray, ShapeError, Variable
+from ..grad_mode import is_grad_enabled
 from .graph import AccumulateGrad, GradientEdge
-from .nesting import is_nested
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-__all__ = ["backward", "grad"]
+__all__ = ["backward", "differentiating", "grad", "is_nested"]
 
 Edge: TypeAlias = "Variable | GradientEdge"
 Seed: TypeAlias = "Variable | NdArray | NDArray[Any] | float | None"
@@ -317,3 +321,21 @@ def starting_gradient(call: str, i: int, y: Edge, given: Any) -> Variable | None
     if shape is not None and seed.shape != shape:
         raise ShapeError(f"{call}: expected a gradient of shape {shape} at index {i}, got {seed.shape}")
     return seed
+
+
+_is_differentiated: ContextVar[bool] = ContextVar("kinnor.autodiff.is_differentiated", default=False)
+
+
+@contextmanager
+def differentiating() -> Iterator[None]:
+    """Marks a `with` block that runs a function to be differentiated."""
+    token = _is_differentiated.set(True)
+    try:
+        yield
+    finally:
+        _is_differentiated.reset(token)
+
+
+def is_nested() -> bool:
+    """True if a derivative taken now will itself be differentiated. False under `no_grad`."""
+    return _is_differentiated.get() and is_grad_enabled()

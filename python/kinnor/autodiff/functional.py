@@ -17,8 +17,7 @@ from .. import functions as F
 from .._core import GraphError, NdArray, ShapeError, Variable
 from ..grad_mode import enable_grad
 from ..modes import auto_forward
-from .engine import grad
-from .nesting import differentiating, is_nested
+from .engine import differentiating, grad, is_nested
 
 __all__ = ["hessian", "jacobian", "jvp", "value_and_grad", "vjp"]
 

@@ -19,7 +19,7 @@ from .._graph_pool import BuildLock
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import axes, batch, initial, loops, messages
+from . import batch, initial, loops, lowering, messages
 from .nodes import NetworkVariable, ProtoFunction
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class ProtoNetwork:
             NetworkError: If NNabla's files cannot store a function, or if a shape argument does not begin with the
                 batch size.
         """
-        network = axes.equalized(batch.freed(self) if variable_batch_size else self)
+        network = lowering.equalized(batch.freed(self) if variable_batch_size else self)
         message = schema.messages().Network(name=self.name, batch_size=network.batch_size or 0)
         for repeat_id, times in self.repeat_info.items():
             message.repeat_info.add(id=repeat_id, times=times)

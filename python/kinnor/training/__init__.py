@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from .._suggest import absence
 from .callbacks import Callback, EarlyStopping, Run
-from .evaluator import Evaluator
 from .fitting import fit
 from .history import History
-from .trainer import Trainer
-from .updater import Updater
+from .loop import Evaluator, Trainer, Updater
 
 if TYPE_CHECKING:
     from typing import NoReturn

@@ -18,11 +18,9 @@ from ._arguments import ELSEWHERE, SURPLUS, check_arguments
 from ._graphs import BatchGraphs
 from .batches import batches
 from .callbacks import Callback, Run, monitored
-from .evaluator import Evaluator
 from .history import History, shown
+from .loop import Evaluator, Trainer, Updater
 from .losses import loss_of, metrics_of
-from .trainer import Trainer
-from .updater import Updater
 
 if TYPE_CHECKING:
     import os
