@@ -16,6 +16,7 @@ import kinnor.parametric_functions as PF
 from kinnor import _core
 from kinnor.onnx.exports import EXPORTS
 from kinnor.onnx.exports.binary import BINARY
+from kinnor.onnx.write import saving
 
 NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)
 """The newest operator set that both sides support."""
@@ -304,3 +305,40 @@ def test_arguments_of_pytorch_are_explained(tmp_path, name):
     x, y = network()
     with pytest.raises(TypeError, match=f"got an argument '{name}'; .*`?(opset|inputs|outputs|free_batch)"):
         kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, **{name: ["x"]})
+
+
+@pytest.mark.parametrize("ending", saving.OF_OTHERS)
+def test_endings_of_other_formats_are_refused(tmp_path, ending):
+    x = nn.Variable((1, 3))
+    path = tmp_path / f"net{ending.upper()}"
+    with pytest.raises(nn.ArgumentError, match=r"onnx\.save: expected a path that ends in \.onnx, got .*; ") as raised:
+        nn.onnx.save(F.relu(x), path, inputs={"x": x})
+    assert str(raised.value).endswith(saving.OF_OTHERS[ending]) and not path.exists()
+
+
+def test_models_have_the_methods_of_modules(tmp_path):
+    network = nn.layers.Sequential(nn.layers.Linear(3, 4), nn.layers.BatchNorm1d(4), nn.layers.Linear(4, 2)).eval()
+    x = nn.Variable((1, 3))
+    nn.onnx.save(network(x), tmp_path / "net.onnx", inputs={"x": x})
+    model = nn.onnx.load(tmp_path / "net.onnx")
+    named = dict(model.named_parameters())
+    frozen = {name for name, v in model.get_parameters().items() if not v.need_grad}
+    assert list(named.values()) == list(model.parameters()) and frozen and not frozen & named.keys()
+    assert model.train() is model.eval() is model
+    solver = nn.solvers.Sgd(lr=0.1)
+    solver.set_parameters(model)
+    assert solver.get_parameters().keys() == named.keys()
+    next(model.parameters()).need_grad = False
+    assert dict(model.named_parameters()).keys() == named.keys()
+
+
+def test_fit_trains_the_parameters_of_a_model(tmp_path):
+    x = nn.Variable((1, 3))
+    nn.onnx.save(nn.layers.Linear(3, 1)(x), tmp_path / "net.onnx", inputs={"x": x})
+    model, rng = nn.onnx.load(tmp_path / "net.onnx"), np.random.default_rng(0)
+    inputs = rng.normal(size=(64, 3)).astype(np.float32)
+    targets = inputs.sum(axis=1, keepdims=True)
+    with nn.parameter_scope("elsewhere", {}):
+        history = nn.fit(model, (inputs, targets), "mse", solver=nn.solvers.Adam(0.1), epochs=20, verbose=False)
+    assert history[-1]["loss"] < 0.1
+    np.testing.assert_allclose(model(inputs), targets, atol=1)

@@ -352,9 +352,10 @@ class _Worker:
     # --- Parameters and checkpoints
 
     def _found(self) -> dict[str, Variable]:
-        """All parameters by name: of the setting `parameters`, of a `Module`, or of the current parameter scope."""
-        given = self.settings.parameters
-        source = self.graphs.model if given is None and isinstance(self.graphs.model, Module) else given
+        """All parameters by name: of the setting `parameters`, of the model, or of the current parameter scope."""
+        model, source = self.graphs.model, self.settings.parameters
+        if source is None and hasattr(model, "get_parameters"):
+            source = model.state_dict() if isinstance(model, Module) else model.get_parameters()
         found = get_parameters(grad_only=False) if source is None else source
         return dict(found.state_dict() if isinstance(found, Module) else found)
 

@@ -29,9 +29,10 @@ from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 from .stages import StageEndsError, Stages, keep, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+    from typing_extensions import Self
 
     from .static_graph import StaticGraph
 
@@ -82,7 +83,7 @@ class Model:
         reading.check(proto)
         graph = proto.graph
         self._constants: dict[str, Value] = {}
-        frozen = {node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)}
+        frozen = {name for node in graph.node for name in _frozen_inputs(node)}
         self._parameters: OrderedDict[str, Variable] = OrderedDict()
         uses = Uses(graph)
         tensors = tensors or TensorFile()
@@ -173,6 +174,47 @@ class Model:
         with self._lock.held():
             self._unfold()
         return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
+
+    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
+        """The parameters that can be trained, with their names. Access ends folding.
+
+        Running statistics are left out; `get_parameters` has them.
+
+        Yields:
+            Name and variable.
+        """
+        frozen = {name for node in self._proto.graph.node for name in _frozen_inputs(node)}
+        for name, variable in self.get_parameters().items():
+            if name not in frozen:
+                yield name, variable
+
+    def parameters(self) -> Iterator[Variable]:
+        """The parameters that can be trained, frozen ones included. Access ends folding.
+
+        Yields:
+            Variables in the order of the file.
+        """
+        for _, variable in self.named_parameters():
+            yield variable
+
+    def train(self, mode: bool = True) -> Self:
+        """Does nothing: the operators of a file compute the same in training and in evaluation.
+
+        Args:
+            mode: Not looked at.
+
+        Returns:
+            The model.
+        """
+        return self
+
+    def eval(self) -> Self:
+        """Does nothing, as `train`.
+
+        Returns:
+            The model.
+        """
+        return self
 
     def _unfold(self) -> None:
         """Ends folding and drops the folded graphs, because parameters may change from now on."""
@@ -386,6 +428,11 @@ class Model:
                     ) from None
                 self._fixed |= names
                 self._forget()
+
+
+def _frozen_inputs(node: Any) -> list[str]:
+    """The names of the inputs of a node that are running statistics."""
+    return [node.input[i] for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)]
 
 
 def _variables(value: Value) -> Any:

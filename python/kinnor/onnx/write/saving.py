@@ -51,6 +51,18 @@ ELSEWHERE = {
 """Arguments of `torch.onnx.export`, and the arguments of `save` for the same purpose."""
 
 
+OF_OTHERS = {
+    ".h5": "kinnor.save_parameters writes parameters",
+    ".nnp": "kinnor.save writes .nnp files",
+    ".npz": "numpy.savez writes arrays",
+    ".pt": "kinnor.save_parameters writes parameters, as .safetensors",
+    ".pth": "kinnor.save_parameters writes parameters, as .safetensors",
+    ".safetensors": "kinnor.save_parameters writes parameters",
+    ".tflite": "other programs convert .onnx files to it",
+}
+"""Endings of files of other formats, and how to write such a file or what takes its place."""
+
+
 @explained("onnx.save", ELSEWHERE)
 def save(
     outputs: Variable | Mapping[str, Variable] | Sequence[Variable] | NetworkModel | Model,
@@ -80,7 +92,7 @@ def save(
     Raises:
         CallError: If an output or an input is no Variable, or no output depends on an input.
         UnsupportedError: If a function has no ONNX operators in this version, or does not allow a symbolic batch.
-        ArgumentError: If the version does not exist.
+        ArgumentError: If the version does not exist, or the path ends as files of another format do.
         OSError: If a file cannot be written.
         ImportError: If the package `onnx` is not installed.
 
@@ -94,6 +106,9 @@ def save(
         ...     kinnor.onnx.load(f"{folder}/net.onnx")(np.ones((4, 3), np.float32)).shape
         (4, 2)
     """
+    ending = Path(path).suffix.lower()
+    if ending in OF_OTHERS:
+        raise ArgumentError(f"onnx.save: expected a path that ends in .onnx, got {str(path)!r}; {OF_OTHERS[ending]}")
     onnx = onnx_package("onnx.save")
     newest = int(onnx.defs.onnx_opset_version())
     if not OLDEST <= opset <= newest:
