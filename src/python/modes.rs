@@ -216,7 +216,13 @@ fn detected() -> Vec<&'static str> {
         ("avx512bf16", is_x86_feature_detected!("avx512bf16")),
     ];
     #[cfg(target_arch = "aarch64")]
-    let all = [("neon", true), ("fp16", std::arch::is_aarch64_feature_detected!("fp16"))];
+    let all = [
+        ("neon", true),
+        ("fp16", std::arch::is_aarch64_feature_detected!("fp16")),
+        ("dotprod", std::arch::is_aarch64_feature_detected!("dotprod")),
+        ("bf16", std::arch::is_aarch64_feature_detected!("bf16")),
+        ("i8mm", std::arch::is_aarch64_feature_detected!("i8mm")),
+    ];
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let all: [(&str, bool); 0] = [];
     all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()

@@ -74,7 +74,7 @@ impl PairProduct<'_> {
     /// Computes the product.
     ///
     /// # Safety
-    /// The machine must have AVX-512 with BF16. The matrices must be valid, and `c` must not be accessed
+    /// The machine must have instructions for pairs. The matrices must be valid, and `c` must not be accessed
     /// concurrently.
     pub(super) unsafe fn run(&self) {
         let Self { m, n, k, .. } = *self;

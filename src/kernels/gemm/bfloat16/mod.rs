@@ -1,9 +1,11 @@
 //! Products of matrices in bfloat16 with sums in `f32`. `f32` operands are rounded to bfloat16 while they are packed.
 //!
-//! The instruction `vdpbf16ps` adds two products to each sum. Machines without it widen the operands and compute in
-//! `f32`.
+//! On x86-64 the instruction `vdpbf16ps` adds two products to each sum, on 64-bit ARM `bfmmla` adds four. Machines
+//! without these widen the operands and compute in `f32`.
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(target_arch = "aarch64")]
+mod arm;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod pack;
@@ -12,6 +14,8 @@ mod source;
 mod tile;
 mod widened;
 
+#[cfg(target_arch = "aarch64")]
+use arm::{has_pairs, pack, tile};
 pub(super) use source::PairOperand;
 
 use crate::kernels::epilogue::{Epilogue, Tail};
@@ -64,7 +68,7 @@ unsafe fn row_major(
     c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if has_pairs() && c.col == 1 {
         let (m, n, k) = size;
         let product =

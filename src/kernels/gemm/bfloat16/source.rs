@@ -28,7 +28,7 @@ impl PairOperand {
     }
 
     /// The matrix from element (i, j) on.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(super) fn part(self, i: usize, j: usize) -> Self {
         Self { p: self.at(i, j), ..self }
     }
