@@ -4,6 +4,8 @@ use std::fmt;
 
 use half::{bf16, f16};
 
+use super::sixteen;
+
 /// Type of the elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -247,7 +249,7 @@ pub(crate) use with_element;
 
 /// Converts `n` elements of type `from` at `source` to type `to` at `target`.
 ///
-/// Integers wrap as in C. Everything else goes through `f64`.
+/// Integers wrap as in C. `f32` and the types of 16 bits are converted directly, everything else through `f64`.
 ///
 /// # Safety
 /// Both pointers must be valid for `n` elements of their type and must not overlap.
@@ -256,6 +258,17 @@ pub unsafe fn convert(source: *const u8, from: DType, target: *mut u8, to: DType
         // SAFETY: the caller guarantees `n` elements on both sides and no overlap.
         unsafe { std::ptr::copy_nonoverlapping(source, target, n * from.size()) };
         return;
+    }
+    match (from, to) {
+        (DType::F16 | DType::BF16, DType::F32) => {
+            // SAFETY: as above. Buffers are aligned for every element type. So below.
+            return unsafe { sixteen::widen(source, from, std::slice::from_raw_parts_mut(target.cast(), n)) };
+        }
+        (DType::F32, DType::F16 | DType::BF16) => {
+            // SAFETY: as above.
+            return unsafe { sixteen::narrow(std::slice::from_raw_parts(source.cast(), n), target, to) };
+        }
+        _ => {}
     }
     let whole = !from.is_float() && !to.is_float() && to != DType::Bool;
     with_element!(from, S => with_element!(to, T => {

@@ -20,6 +20,7 @@ mod part;
 mod reclaim;
 mod shape;
 mod shortage;
+pub(crate) mod sixteen;
 mod spans;
 mod storage;
 mod store;

@@ -11,7 +11,7 @@ pub use backward::{Given, WantedAttention};
 
 use super::Float;
 use super::epilogue::Epilogue;
-use super::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table};
+use super::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use super::random::PhiloxKey;
 use super::scratch::List;
 
@@ -176,7 +176,19 @@ pub(super) unsafe fn multiply<T: Float>(
     accumulate: bool,
 ) {
     let epilogue = Epilogue::plain(accumulate);
-    let product = PanelProduct { m, n, k, a, b, table: Table::None, batch: ONCE, c, c_row, epilogue };
+    let product = PanelProduct {
+        kernels: kernels(),
+        m,
+        n,
+        k,
+        a,
+        b,
+        table: Table::None,
+        batch: ONCE,
+        c,
+        c_row,
+        epilogue,
+    };
     // SAFETY: guaranteed by the caller.
     unsafe { product.run() };
 }

@@ -21,7 +21,7 @@ pub(super) use pack::ColumnsToPack;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
 pub use product::multiply;
 pub(super) use split::EvenSplit;
-pub(super) use tile::kernels;
+pub(super) use tile::{Kernels, kernels, kernels_of_pairs};
 
 pub use super::epilogue::Epilogue;
 use super::sixteen_bits::{Values, ValuesMut};

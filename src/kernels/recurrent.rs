@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use super::Float;
 use super::gemm::{MatrixOperand, kernels};
+use super::sixteen_bits::Values;
 use super::threads::{self, Shared};
 pub use forward::{Direction, forward};
 
@@ -79,6 +80,8 @@ pub struct Layer {
     pub apart: usize,
     /// Runs from the last time step to the first.
     pub reverse: bool,
+    /// Products over all steps round their operands to bfloat16.
+    pub rounds: bool,
 }
 
 /// The arrays that a layer reads.
@@ -139,6 +142,11 @@ impl<T> States<T> {
 }
 
 impl Layer {
+    /// The operand of a product over all steps.
+    fn operand<'a, T>(&self, of: &'a [T]) -> Values<'a, T> {
+        if self.rounds { Values::Rounded(of) } else { Values::Exact(of) }
+    }
+
     /// The time step processed as number `i`.
     fn time(&self, i: usize) -> usize {
         if self.reverse { self.steps - 1 - i } else { i }

@@ -1,12 +1,17 @@
 //! Conversion between `f32` and the types of 16 bits, on all threads, and the values that kernels read in either type.
 
+#[cfg(target_arch = "x86_64")]
+mod rounding;
+
 use std::marker::PhantomData;
 
-use half::slice::HalfFloatSliceExt;
-use half::{bf16, f16};
+use half::bf16;
 
-use crate::array::{Buffer, DType, Workspace};
+pub(crate) use crate::array::sixteen::bits_of;
+use crate::array::{Buffer, DType, Workspace, sixteen};
 use crate::kernels::simd::vectorised;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::simd::{Isa, has_pairs, isa};
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, PerFloat, stop};
 
@@ -246,15 +251,6 @@ impl PerFloat for Conversion {
     }
 }
 
-/// Rounds to bfloat16, ties to even. Branch-free, so that loops are vectorized.
-#[inline(always)]
-fn bits_of(v: f32) -> u16 {
-    let bits = v.to_bits();
-    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1)) >> 16;
-    let quiet = bits >> 16 | 0x40;
-    (if bits & 0x7FFF_FFFF > 0x7F80_0000 { quiet } else { rounded }) as u16
-}
-
 /// Converts `n` elements of type `from_type`, one of 16 bits, to `f32`.
 ///
 /// # Safety
@@ -296,22 +292,18 @@ pub(crate) fn narrow_into(own: &Buffer, to: *mut u8, stored: DType, from: &Buffe
 /// # Safety
 /// As [`widen`].
 pub(crate) unsafe fn widen_here(from: *const u8, from_type: DType, to: *mut f32, n: usize) {
-    // SAFETY: guaranteed by the caller.
-    let to = unsafe { std::slice::from_raw_parts_mut(to, n) };
-    if from_type == DType::F16 {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts(from.cast::<f16>(), n) }.convert_to_f32_slice(to);
-        return;
+    #[cfg(target_arch = "x86_64")]
+    if from_type == DType::F16 && isa() == Isa::Avx512 {
+        // SAFETY: guaranteed by the caller, and the machine has the instructions.
+        return unsafe {
+            let from = std::slice::from_raw_parts(from.cast(), n);
+            rounding::of_half(from, std::slice::from_raw_parts_mut(to, n));
+        };
     }
-    // SAFETY: as above.
-    let from = unsafe { std::slice::from_raw_parts(from.cast::<u16>(), n) };
     vectorised(
         #[inline(always)]
-        || {
-            for (to, v) in to.iter_mut().zip(from) {
-                *to = f32::from_bits(u32::from(*v) << 16);
-            }
-        },
+        // SAFETY: guaranteed by the caller.
+        || unsafe { sixteen::widen(from, from_type, std::slice::from_raw_parts_mut(to, n)) },
     );
 }
 
@@ -337,20 +329,22 @@ pub(crate) unsafe fn narrow(from: *const f32, to: *mut u8, to_type: DType, n: us
 pub(crate) unsafe fn narrow_here(from: *const f32, to: *mut u8, to_type: DType, n: usize) {
     // SAFETY: guaranteed by the caller.
     let from = unsafe { std::slice::from_raw_parts(from, n) };
-    if to_type == DType::F16 {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(to.cast::<f16>(), n) }.convert_from_f32_slice(from);
-        return;
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: as above, and the machine has the instructions.
+        unsafe {
+            if to_type == DType::BF16 && has_pairs() {
+                return rounding::to_bfloat16(from, std::slice::from_raw_parts_mut(to.cast(), n));
+            }
+            if to_type == DType::F16 && isa() == Isa::Avx512 {
+                return rounding::to_half(from, std::slice::from_raw_parts_mut(to.cast(), n));
+            }
+        }
     }
-    // SAFETY: as above.
-    let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<u16>(), n) };
     vectorised(
         #[inline(always)]
-        || {
-            for (to, v) in to.iter_mut().zip(from) {
-                *to = bits_of(*v);
-            }
-        },
+        // SAFETY: as above.
+        || unsafe { sixteen::narrow(from, to, to_type) },
     );
 }
 
@@ -362,11 +356,13 @@ pub(crate) unsafe fn round_here(values: *mut f32, to: DType, n: usize) {
     // SAFETY: guaranteed by the caller.
     let values = unsafe { std::slice::from_raw_parts_mut(values, n) };
     if to == DType::F16 {
-        let mut narrowed = [f16::ZERO; 256];
+        let mut narrowed = [0_u16; 256];
         for values in values.chunks_mut(narrowed.len()) {
-            let narrowed = &mut narrowed[..values.len()];
-            narrowed.convert_from_f32_slice(values);
-            narrowed.convert_to_f32_slice(values);
+            // SAFETY: there are as many narrowed numbers.
+            unsafe {
+                narrow_here(values.as_ptr(), narrowed.as_mut_ptr().cast(), to, values.len());
+                widen_here(narrowed.as_ptr().cast(), to, values.as_mut_ptr(), values.len());
+            }
         }
         return;
     }

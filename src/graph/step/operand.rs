@@ -110,12 +110,11 @@ impl Operand {
 
     /// The elements for a kernel that converts tile by tile. `access` is not a write to part of the elements.
     pub(crate) fn tiled(&self, access: Access) -> Result<TiledArray> {
-        let is_narrow = |dtype: &DType| matches!(dtype, DType::F16 | DType::BF16);
         let own = match access {
             Access::Write => Some(self.stored),
             _ => self.storage.dtype().filter(|_| self.storage.is_ready()),
         };
-        let dtype = own.filter(|own| is_narrow(own) && self.dtype == DType::F32).unwrap_or(self.dtype);
+        let dtype = own.filter(|own| is_narrow(*own) && self.dtype == DType::F32).unwrap_or(self.dtype);
         if dtype == self.dtype && access == Access::ReadWrite && self.stored != self.dtype {
             return Ok(TiledArray { at: self.resolve_as(self.stored, access)?, dtype: self.stored });
         }
@@ -125,7 +124,7 @@ impl Operand {
 
     /// The elements widened into a buffer of this run, if they are of 16 bits and the kernel reads `f32`.
     pub(crate) fn resolve_widened(&self, held: &mut RunBuffers) -> Result<Option<*mut u8>> {
-        let stored = self.storage.dtype().filter(|dtype| matches!(dtype, DType::F16 | DType::BF16));
+        let stored = self.storage.dtype().filter(|dtype| is_narrow(*dtype));
         let Some(stored) = stored.filter(|_| self.dtype == DType::F32 && self.storage.is_ready()) else {
             return Ok(None);
         };
@@ -236,20 +235,32 @@ impl Operand {
 
     /// Temporary memory for values to be stored in the elements later.
     pub(crate) fn beside(&self, access: Access, temporary: &mut Temporaries) -> Result<*mut u8> {
-        let buffer = Buffer::new(self.shape.size() * self.dtype.size())?;
+        let n = self.shape.size();
+        let buffer = Buffer::new(n * self.dtype.size())?;
         let ptr = buffer.ptr();
-        if access == Access::ReadWrite {
-            self.storage.copy_to_buffer(&buffer, self.dtype, self.shape.size())?;
+        let narrow = self.storage.dtype().filter(|own| is_narrow(*own) && self.storage.is_ready());
+        match narrow.filter(|_| access == Access::ReadWrite && self.dtype == DType::F32) {
+            Some(stored) => {
+                let (own, from) = self.storage.pin(stored, Access::Read)?;
+                sixteen_bits::widen_into(&own, from, stored, &buffer, n);
+            }
+            None if access == Access::ReadWrite => self.storage.copy_to_buffer(&buffer, self.dtype, n)?,
+            None => {}
         }
         temporary.push(Temporary {
             of: Arc::clone(&self.storage),
-            n: self.shape.size(),
+            n,
             stored: self.stored,
             dtype: self.dtype,
             buffer,
         });
         Ok(ptr)
     }
+}
+
+/// True for the types of 16 bits.
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
 }
 
 /// Inputs that were rounded or widened for one run of a step.
@@ -282,7 +293,7 @@ pub(crate) type Temporaries = SmallVec<[Temporary; 1]>;
 /// Converts temporary results into the arrays that they belong to.
 pub(crate) fn store(temporaries: Temporaries) -> Result<()> {
     let store = |t: Temporary| {
-        if t.dtype != DType::F32 || !matches!(t.stored, DType::F16 | DType::BF16) {
+        if t.dtype != DType::F32 || !is_narrow(t.stored) {
             return t.of.copy_from_buffer(t.stored, &t.buffer, t.dtype, t.n);
         }
         let (own, to) = t.of.pin(t.stored, Access::Write)?;

@@ -5,20 +5,25 @@ use super::geometry::{Geometry, Images};
 use super::window::Window;
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::Kernels;
 
 /// `target[k, o] = sum over c, t of w[k, c, t] source[c, position of tap t at o]`, for each image and group. Source
 /// and target are the input and the output, or for the gradient of the input, the other way round.
-pub(super) struct Correlation<'a, T> {
+pub(super) struct Correlation<'a, T: 'static> {
     /// The sizes of the convolution.
     pub(super) g: &'a Geometry,
     /// The window and the layouts that follow from the sizes.
     pub(super) descriptor: &'a Descriptor,
+    /// The kernels of implicit GEMM. With those for words of pairs, sources and weights are such words.
+    pub(super) kernels: &'static Kernels<T>,
     /// The array that is read: the input, or the gradient of the output.
     pub(super) source: *const T,
     /// The strides of the source.
     pub(super) sources: Images,
     /// The array that is written: the output, or the gradient of the input.
     pub(super) target: *mut T,
+    /// True if the target is of bfloat16, which implicit GEMM with channels first writes.
+    pub(super) is_narrow: bool,
     /// The strides of the target.
     pub(super) targets: Images,
     /// The weight of all groups.
@@ -49,10 +54,16 @@ impl<T: Float> Correlation<'_, T> {
         self.source.wrapping_add(image * s.image + group * s.group + channel * s.channel)
     }
 
-    /// The first element of a channel of the result.
+    /// The first element of a channel of the result, which must be of type `T`.
     pub(super) fn target(&self, image: usize, group: usize, channel: usize) -> *mut T {
+        debug_assert!(!self.is_narrow);
+        self.target.wrapping_add(self.target_index(image, group, channel))
+    }
+
+    /// The index of the first element of a channel of the result.
+    pub(super) fn target_index(&self, image: usize, group: usize, channel: usize) -> usize {
         let t = &self.targets;
-        self.target.wrapping_add(image * t.image + group * t.group + channel * t.channel)
+        image * t.image + group * t.group + channel * t.channel
     }
 
     /// The bias of the target channels of a group from `first` on.
@@ -67,9 +78,11 @@ impl<T: Float> Correlation<'_, T> {
 }
 
 /// The gradient of the weight from the input and the gradient of the output.
-pub(super) struct WeightGradient<'a, T> {
+pub(super) struct WeightGradient<'a, T: 'static> {
     /// The sizes of the convolution.
     pub(super) g: &'a Geometry,
+    /// The kernels of implicit GEMM. With those for words of pairs, `x` and `gy` are such words.
+    pub(super) kernels: &'static Kernels<T>,
     /// The input.
     pub(super) x: *const T,
     /// The gradient of the output.

@@ -1,8 +1,9 @@
-//! Convolution of values in bfloat16. Kernels of one element are products in bfloat16. Other algorithms compute in
-//! `f32`, on values that are widened.
+//! Convolution of values in bfloat16. Kernels of one element are products in bfloat16, and so is implicit GEMM on
+//! machines with instructions for it. Other algorithms compute in `f32`, on values that are widened.
 
 use super::descriptor::Pass;
 use super::geometry::Geometry;
+use super::pairs;
 use super::pointwise::Pointwise;
 use super::select::{Method, select};
 use super::weight::Weight;
@@ -24,13 +25,16 @@ pub fn forward<'w, T: Float>(
     g: &Geometry,
     x: Values<'_, T>,
     w: impl Into<Weight<'w, T>>,
-    y: ValuesMut<'_, T>,
+    mut y: ValuesMut<'_, T>,
     epilogue: Epilogue<'_, T>,
 ) -> Result<(), OutOfMemory> {
     let w = w.into();
     if is_product(g, Pass::Output, x, epilogue.row_bias.is_some()) {
         g.check(x.len(), w.values.len(), y.len());
         Pointwise::new(g).forward(x, w.values, y, epilogue);
+        return Ok(());
+    }
+    if pairs::forward(g, x, w.values, &mut y, epilogue)? {
         return Ok(());
     }
     x.widened(|x| y.widened(epilogue.accumulate, |y| super::forward(g, x, w, y, epilogue)))
@@ -44,13 +48,16 @@ pub fn input_gradient<'w, T: Float>(
     g: &Geometry,
     gy: Values<'_, T>,
     w: impl Into<Weight<'w, T>>,
-    gx: ValuesMut<'_, T>,
+    mut gx: ValuesMut<'_, T>,
     epilogue: Epilogue<'_, T>,
 ) -> Result<(), OutOfMemory> {
     let w = w.into();
     if is_product(g, Pass::InputGradient, gy, epilogue.row_bias.is_some()) && epilogue.tail.rows.is_none() {
         g.check(gx.len(), w.values.len(), gy.len());
         Pointwise::new(g).input_gradient(gy, w.values, gx, epilogue);
+        return Ok(());
+    }
+    if pairs::input_gradient(g, gy, w.values, &mut gx, epilogue)? {
         return Ok(());
     }
     gy.widened(|gy| gx.widened(epilogue.accumulate, |gx| super::input_gradient(g, gy, w, gx, epilogue)))
@@ -70,6 +77,9 @@ pub fn weight_gradient<T: Float>(
     if is_product(g, Pass::WeightGradient, x, false) && x.len() > 0 && gy.len() > 0 {
         g.check(x.len(), gw.len(), gy.len());
         return Pointwise::new(g).weight_gradient(x, gy, gw, accumulate);
+    }
+    if pairs::weight_gradient(g, x, gy, gw, accumulate)? {
+        return Ok(());
     }
     x.widened(|x| gy.widened(|gy| super::weight_gradient(g, x, gy, gw, accumulate)))
 }

@@ -12,6 +12,7 @@ mod implicit_gemm;
 pub mod in_bfloat16;
 mod isa;
 mod modulated;
+mod pairs;
 mod pointwise;
 mod select;
 mod stride_equals_kernel;
@@ -22,6 +23,7 @@ mod winograd;
 use crate::array::OutOfMemory;
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Epilogue, Tail};
+use crate::kernels::gemm::kernels;
 use crate::kernels::threads::{Shared, ranges};
 use correlation::{Correlation, WeightGradient};
 pub(super) use descriptor::begin_thread;
@@ -74,9 +76,11 @@ pub fn forward<'w, T: Float>(
     let sum = Correlation {
         g,
         descriptor: &descriptors.each[0],
+        kernels: kernels(),
         source: x.as_ptr(),
         sources: g.inputs(),
         target: y.as_mut_ptr(),
+        is_narrow: false,
         targets: g.outputs(),
         weight: w.as_ptr(),
         forward: true,
@@ -160,30 +164,51 @@ fn spread_gradient<T: Float>(
         }
         _ => {}
     }
-    let (descriptors, to) = (g.descriptors(Pass::InputGradient), Shared::new(gx.as_mut_ptr()));
+    let descriptors = g.descriptors(Pass::InputGradient);
+    let Some(descriptor) = descriptors.each.first() else { return Ok(()) };
+    let sum = Correlation {
+        g,
+        descriptor,
+        kernels: kernels(),
+        source: gy.as_ptr(),
+        sources: g.outputs(),
+        target: gx.as_mut_ptr(),
+        is_narrow: false,
+        targets: g.inputs(),
+        weight: w.as_ptr(),
+        forward: false,
+        epilogue,
+    };
+    // SAFETY: as above.
+    unsafe { run_windows(&sum, method, &descriptors, gx.len()) }
+}
+
+/// Computes the sums of all windows, which are parts of a target of `n` elements.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn run_windows<T: Float>(
+    sum: &Correlation<'_, T>,
+    method: Method,
+    descriptors: &Descriptors,
+    n: usize,
+) -> Result<(), OutOfMemory> {
+    let epilogue = sum.epilogue;
     // True for elements that no tap reaches.
     let is_left_out =
         |descriptor: &&Descriptor| epilogue.row_bias.is_none() && descriptor.window.taps.is_empty();
     if !epilogue.accumulate && descriptors.each.iter().any(|descriptor| is_left_out(&descriptor)) {
-        ranges(gx.len(), ZEROS, |some| {
+        let (to, size) =
+            (Shared::new(sum.target.cast::<u8>()), if sum.is_narrow { 2 } else { size_of::<T>() });
+        ranges(n, ZEROS, |some| {
             // SAFETY: the ranges are parts of the gradient, each its own.
-            unsafe { to.get().add(some.start).write_bytes(0, some.len()) };
+            unsafe { to.get().add(size * some.start).write_bytes(0, size * some.len()) };
         });
     }
     for descriptor in descriptors.each.iter().filter(|descriptor| !is_left_out(descriptor)) {
-        let sum = Correlation {
-            g,
-            descriptor,
-            source: gy.as_ptr(),
-            sources: g.outputs(),
-            target: to.get(),
-            targets: g.inputs(),
-            weight: w.as_ptr(),
-            forward: false,
-            epilogue,
-        };
-        // SAFETY: as above.
-        unsafe { run(&sum, method, &descriptors)? };
+        let sum = Correlation { descriptor, ..*sum };
+        // SAFETY: guaranteed by the caller.
+        unsafe { run(&sum, method, descriptors)? };
         if method == Method::DepthwiseNchw {
             break; // it has computed all windows
         }
@@ -225,7 +250,8 @@ pub fn weight_gradient<T: Float>(
         }
         _ => {}
     }
-    let gradient = WeightGradient { g, x: x.as_ptr(), gy: gy.as_ptr(), gw: gw.as_mut_ptr(), accumulate };
+    let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
+    let gradient = WeightGradient { g, kernels: kernels(), x, gy, gw, accumulate };
     let descriptors = g.descriptors(Pass::WeightGradient);
     let descriptor = &descriptors.each[0];
     // SAFETY: as above.

@@ -61,6 +61,8 @@ pub(super) enum Method {
 
 /// The fewest channels and maps of a group for which Winograd's algorithm is faster.
 pub(super) const WINOGRAD_CHANNELS: usize = 24;
+/// The fewest channels and maps of a group for which Winograd's algorithm is faster than products of pairs of bfloat16.
+const WINOGRAD_CHANNELS_OF_PAIRS: usize = 32;
 /// The fewest channels and maps of a group for which the gradient of the weight by Winograd's algorithm is faster.
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
 /// The fewest tiles of all images that pay for the transform of the weights.
@@ -127,6 +129,23 @@ pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fi
         return Method::DepthwiseNchw;
     }
     if g.is_pixelwise() { Method::DepthwiseNhwc } else { Method::ImplicitGemm }
+}
+
+/// True if implicit GEMM of words of two channels, or of two images for the gradient of the weight, computes a sum of
+/// values in bfloat16. Winograd's algorithm, in `f32`, is slower for few channels and for gradients of the weight.
+pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool) -> bool {
+    let summed = match of {
+        Pass::Output => g.channels / g.group,
+        Pass::InputGradient => g.maps / g.group,
+        Pass::WeightGradient => g.images,
+    };
+    let is_narrow = g.channels.min(g.maps) / g.group < WINOGRAD_CHANNELS_OF_PAIRS;
+    let fits = match select::<T>(g, of, has_bias, true) {
+        Method::ImplicitGemm => true,
+        Method::Winograd => (of == Pass::WeightGradient || is_narrow) && algorithm() == Algorithm::Auto,
+        _ => false,
+    };
+    fits && summed >= 2 && !g.channel_last
 }
 
 /// The tiles of all images.

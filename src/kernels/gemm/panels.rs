@@ -5,7 +5,7 @@ use std::ptr;
 use super::chunk::{AHEAD, SHALLOW};
 use super::operand::MatrixOperand;
 use super::split::EvenSplit;
-use super::tile::{Kernels, ProductTile, REGULAR, SCATTERED_A, SCATTERED_B, kernels};
+use super::tile::{Kernels, ProductTile, REGULAR, SCATTERED_A, SCATTERED_B};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
 
@@ -37,7 +37,9 @@ pub(in crate::kernels) enum Table<'a> {
 
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row`
 /// apart.
-pub(in crate::kernels) struct PanelProduct<'a, T> {
+pub(in crate::kernels) struct PanelProduct<'a, T: 'static> {
+    /// [`super::tile::kernels`], or [`super::tile::kernels_of_pairs`] if both matrices are of words of pairs.
+    pub(in crate::kernels) kernels: &'static Kernels<T>,
     pub(in crate::kernels) m: usize,
     pub(in crate::kernels) n: usize,
     /// Terms of each sum.
@@ -71,7 +73,7 @@ impl<T: Float> PanelProduct<'_, T> {
         if self.m == 0 || self.n == 0 {
             return;
         }
-        let kernels = kernels::<T>();
+        let kernels = self.kernels;
         let chained = chain < self.k;
         let chain = if chained { self.k.div_ceil(self.k.div_ceil(chain)) } else { self.k };
         let tallest =

@@ -364,3 +364,43 @@ macro_rules! make {
 }
 
 tables!(make);
+
+/// Kernels for matrices whose elements are words of two bfloat16 numbers, with sums in `f32`.
+#[cfg(target_arch = "x86_64")]
+mod pairs {
+    #[allow(clippy::wildcard_imports)]
+    use super::*;
+    use crate::kernels::simd::x86::PairsX16;
+
+    make!(AVX512_PAIRS, PairsX16, f32, [1 2 3 4 5 6 7 8 9 10 11 12], "avx512f,avx512bf16");
+
+    /// The table of a machine with AVX-512 and BF16.
+    pub(super) fn table() -> &'static Kernels<f32> {
+        &AVX512_PAIRS
+    }
+}
+
+/// The table of kernels for words of pairs, for each type of number.
+struct PairsOfMachine;
+
+impl crate::kernels::PerFloat for PairsOfMachine {
+    type Of<T: Float> = Option<&'static Kernels<T>>;
+
+    fn f32() -> Option<&'static Kernels<f32>> {
+        #[cfg(target_arch = "x86_64")]
+        if crate::kernels::simd::has_pairs() {
+            return Some(pairs::table());
+        }
+        None
+    }
+
+    fn f64() -> Option<&'static Kernels<f64>> {
+        None
+    }
+}
+
+/// The kernels for words of two bfloat16 numbers, if this machine multiplies them and `T` is `f32`. Their tiles are as
+/// large as those of [`kernels`].
+pub(in crate::kernels) fn kernels_of_pairs<T: Float>() -> Option<&'static Kernels<T>> {
+    T::choose::<PairsOfMachine>()
+}

@@ -132,13 +132,13 @@ impl Layer {
         let Self { cell, steps, batch, inputs, hidden, apart, .. } = *self;
         let (gates, samples) = (cell.gates() * hidden, steps * batch);
         let wide = padded(cell.biases() * hidden);
-        let of_x = || Matrix::new(slope, samples, gates, wide, 1);
+        let of_x = || Matrix::strided_values(self.operand(slope), samples, gates, wide, 1);
         if let Some(gx) = gx {
             gemm(
                 MatrixMut::of_rows(gx, samples, inputs),
                 true,
                 of_x(),
-                Matrix::new(r.w, gates, inputs, self.row(), 1),
+                Matrix::strided_values(self.operand(r.w), gates, inputs, self.row(), 1),
             );
         }
         if let Some(gw) = gw {
@@ -159,8 +159,10 @@ impl Layer {
                 let of_others = [(0, 0..cell.gates(), 0..row)];
                 for (part, of, columns) in if cell == Cell::Gru { &of_gru[..] } else { &of_others } {
                     let (n, at) = (of.len() * hidden, of.start * hidden * row + columns.start);
-                    let slopes = Matrix::new(&slope[part * hidden..], samples, n, wide, 1);
-                    let read = Matrix::new(&read[columns.start..], samples, columns.len(), row, 1);
+                    let slopes = self.operand(&slope[part * hidden..]);
+                    let slopes = Matrix::strided_values(slopes, samples, n, wide, 1);
+                    let read = self.operand(&read[columns.start..]);
+                    let read = Matrix::strided_values(read, samples, columns.len(), row, 1);
                     gemm(MatrixMut::new(&mut gw[at..], n, columns.len(), row, 1), true, slopes.t(), read);
                 }
             });

@@ -140,6 +140,7 @@ impl Layer {
             for gate in 0..cell.gates() {
                 let at = gate * hidden + units.start;
                 let product = PanelProduct {
+                    kernels: kernels(),
                     m,
                     n: units.len(),
                     k: inputs,

@@ -75,6 +75,13 @@ fn detect() -> Isa {
     if cfg!(target_arch = "aarch64") { Isa::Neon } else { Isa::Portable }
 }
 
+/// True if this machine multiplies pairs of bfloat16 numbers.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has_pairs() -> bool {
+    static HAS_PAIRS: OnceLock<bool> = OnceLock::new();
+    *HAS_PAIRS.get_or_init(|| isa() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16"))
+}
+
 /// Runs `work` as compiled for the best instruction set of this machine, so that its loops are vectorized.
 ///
 /// `work` and the formulas in it must be `#[inline(always)]`. Test builds, which do not vectorize, contain a single

@@ -147,54 +147,77 @@ macro_rules! avx512 {
     };
 }
 
-avx512!(
-    F32x16,
-    f32,
-    __m512,
-    __mmask16,
-    16,
-    _mm512_setzero_ps,
-    _mm512_set1_ps,
-    _mm512_loadu_ps,
-    _mm512_storeu_ps,
-    _mm512_add_ps,
-    _mm512_sub_ps,
-    _mm512_mul_ps,
-    _mm512_fmadd_ps,
-    _mm512_max_ps,
-    _mm512_maskz_loadu_ps,
-    _mm512_mask_storeu_ps,
-    _mm512_maskz_mov_ps,
-    _mm512_cmp_ps_mask,
-    _mm512_mask_blend_ps,
-    _mm512_permutex2var_ps,
-    _mm512_loadu_epi32,
-    i32,
-    _mm512_i32gather_ps,
-    _mm512_loadu_si512,
-    // Moves blocks within quarters of registers, or whole quarters, which is faster than selecting each number.
-    unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
-        let (a, b) = (a.0, b.0);
-        // SAFETY: as above.
-        let (low, high) = unsafe {
-            match D {
-                1 => (
-                    _mm512_mask_moveldup_ps(a, 0b1010_1010_1010_1010, b),
-                    _mm512_mask_movehdup_ps(b, 0b0101_0101_0101_0101, a),
-                ),
-                2 => (_mm512_shuffle_ps::<0b01_00_01_00>(a, b), _mm512_shuffle_ps::<0b11_10_11_10>(a, b)),
-                4 => (
-                    _mm512_mask_shuffle_f32x4::<0b10_00_00_00>(a, 0b1111_0000_1111_0000, b, b),
-                    _mm512_mask_shuffle_f32x4::<0b00_11_00_01>(b, 0b0000_1111_0000_1111, a, a),
-                ),
-                _ => {
-                    (_mm512_shuffle_f32x4::<0b01_00_01_00>(a, b), _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b))
-                }
+/// Makes a register type of 16 lanes of `f32` with this instruction for multiplying and adding.
+macro_rules! f32x16 {
+    ($name:ident, $fma:ident) => {
+        avx512!(
+            $name,
+            f32,
+            __m512,
+            __mmask16,
+            16,
+            _mm512_setzero_ps,
+            _mm512_set1_ps,
+            _mm512_loadu_ps,
+            _mm512_storeu_ps,
+            _mm512_add_ps,
+            _mm512_sub_ps,
+            _mm512_mul_ps,
+            $fma,
+            _mm512_max_ps,
+            _mm512_maskz_loadu_ps,
+            _mm512_mask_storeu_ps,
+            _mm512_maskz_mov_ps,
+            _mm512_cmp_ps_mask,
+            _mm512_mask_blend_ps,
+            _mm512_permutex2var_ps,
+            _mm512_loadu_epi32,
+            i32,
+            _mm512_i32gather_ps,
+            _mm512_loadu_si512,
+            // Moves blocks within quarters of registers, or whole quarters, which is faster than selecting each number.
+            unsafe fn exchange<const D: usize>(a: Self, b: Self) -> (Self, Self) {
+                let (a, b) = (a.0, b.0);
+                // SAFETY: as above.
+                let (low, high) = unsafe {
+                    match D {
+                        1 => (
+                            _mm512_mask_moveldup_ps(a, 0b1010_1010_1010_1010, b),
+                            _mm512_mask_movehdup_ps(b, 0b0101_0101_0101_0101, a),
+                        ),
+                        2 => (
+                            _mm512_shuffle_ps::<0b01_00_01_00>(a, b),
+                            _mm512_shuffle_ps::<0b11_10_11_10>(a, b),
+                        ),
+                        4 => (
+                            _mm512_mask_shuffle_f32x4::<0b10_00_00_00>(a, 0b1111_0000_1111_0000, b, b),
+                            _mm512_mask_shuffle_f32x4::<0b00_11_00_01>(b, 0b0000_1111_0000_1111, a, a),
+                        ),
+                        _ => (
+                            _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b),
+                            _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b),
+                        ),
+                    }
+                };
+                (Self(low), Self(high))
             }
-        };
-        (Self(low), Self(high))
+        );
+    };
+}
+
+/// Adds to each sum the products of the two bfloat16 numbers in a lane of `a` and of `b`.
+#[inline(always)]
+unsafe fn add_pairs(a: __m512, b: __m512, sums: __m512) -> __m512 {
+    // SAFETY: the caller guarantees AVX-512 with BF16, and both types are registers of 512 bits.
+    unsafe {
+        let of = |v: __m512| std::mem::transmute::<__m512, __m512bh>(v);
+        _mm512_dpbf16_ps(sums, of(a), of(b))
     }
-);
+}
+
+f32x16!(F32x16, _mm512_fmadd_ps);
+// Lanes are sums in `f32`, or words of two bfloat16 numbers, which `mul_add` multiplies. Requires AVX-512 with BF16.
+f32x16!(PairsX16, add_pairs);
 avx512!(
     F64x8,
     f64,

@@ -10,6 +10,7 @@ use crate::kernels::Float;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::recurrent::{Adding, Cell, Direction, Layer, Reading, forward};
 use crate::kernels::scratch::{self, SavedMemory};
+use crate::kernels::sixteen_bits::Values;
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::contract::elementwise::sloped;
 use crate::ops::recurrent::cells;
@@ -139,6 +140,7 @@ impl LayerSizes {
             hidden: self.hidden,
             apart,
             reverse: direction == 1,
+            rounds: false,
         }
     }
 }
@@ -364,6 +366,7 @@ impl<C: Network> Compute for Recurring<C> {
         let sizes = self.sizes(|i| run.has(i).then(|| run.x_shape(i).clone()))?;
         let (w, lstm) = (form.weights(), form.states() == 2);
         let (x, h, first) = (run.x(0), run.x(1), run.x(w));
+        let rounds = !matches!(run.values(0), Values::Exact(_));
         let c = lstm.then(|| run.x(2));
         let later = run.has(w + 1).then(|| run.x(w + 1));
         let b = run.has(w + 2).then(|| run.x(w + 2));
@@ -394,7 +397,7 @@ impl<C: Network> Compute for Recurring<C> {
                 let weights = if layer == 0 { first } else { later.unwrap_or_default() };
                 for direction in 0..sizes.directions {
                     let at = layer * sizes.directions + direction;
-                    let this = sizes.layer(form.cell, layer, direction);
+                    let this = Layer { rounds, ..sizes.layer(form.cell, layer, direction) };
                     let count = form.cell.gates() * sizes.hidden * (this.inputs + sizes.hidden);
                     let biases = form.cell.biases() * sizes.hidden;
                     let w_at = if layer == 0 { direction } else { at - sizes.directions };

@@ -87,11 +87,12 @@ pub(super) fn plan_columns<T: Float>(
         _ => ColumnOrder::WithGaps,
     };
     let whole_rows = n_rows * width == all && block.images.len() == 1;
-    let (n, direct) = match columns {
+    let (n, fits_target) = match columns {
         ColumnOrder::ByRow => (width, w.whole),
         ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
         ColumnOrder::CopiedFromPlanes | ColumnOrder::CopiedFromImage => (n_rows * width, is_block_whole),
     };
+    let direct = fits_target && !sum.is_narrow;
     // Such copies are used in parts that stay in the first-level cache for all targets.
     let panel = kernels::<T>().panel();
     let near = (NEAR / (layout.chunk * w.taps.len()).max(1) / panel).max(1) * panel;

@@ -148,6 +148,7 @@ unsafe fn sum_block<T: Float>(
                     (results.get().wrapping_add(at), stride)
                 };
                 let product = PanelProduct {
+                    kernels: sum.kernels,
                     m: rows.len(),
                     n,
                     k,

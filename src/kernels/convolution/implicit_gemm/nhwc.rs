@@ -64,6 +64,7 @@ unsafe fn block<T: Float>(
                 apart: row,
             });
             PanelProduct {
+                kernels: sum.kernels,
                 m: n,
                 n: targets,
                 k: depth,

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use half::bf16;
 use smallvec::SmallVec;
 
 use super::packed_planes::{PlaneBlock, PlaneLayout};
@@ -9,6 +10,7 @@ use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, vectorised};
+use crate::kernels::sixteen_bits::bits_of;
 
 /// The epilogue of a plane. The bias is added before the previous value.
 impl<T: Float> Epilogue<'_, T> {
@@ -57,6 +59,29 @@ impl<T: Float> Epilogue<'_, T> {
             }
         }
     }
+
+    /// As [`Epilogue::store_strided`], to elements of bfloat16. Only numbers of `f32` are stored so.
+    ///
+    /// # Safety
+    /// As [`Epilogue::store_strided`].
+    #[inline(always)]
+    unsafe fn store_narrow(self, from: &[T], to: *mut bf16, apart: usize) {
+        let (accumulate, activation) = (self.accumulate, self.tail.activation);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let bias = self.row_bias.map_or(T::ZERO, |bias| *bias.get_unchecked(0));
+            let narrow = |v: T| bf16::from_bits(bits_of(v.real() as f32));
+            let sum = |to: bf16, v: T| narrow(activation.of(T::of(f64::from(to.to_f32())) + (v + bias)));
+            match (accumulate, apart) {
+                (false, 1) => {
+                    let to = std::slice::from_raw_parts_mut(to, from.len());
+                    to.iter_mut().zip(from).for_each(|(t, v)| *t = narrow(activation.of(*v + bias)));
+                }
+                (false, _) => each_strided(from, to, apart, |to, v| *to = narrow(activation.of(v + bias))),
+                (true, _) => each_strided(from, to, apart, |to, v| *to = sum(*to, v)),
+            }
+        }
+    }
 }
 
 /// Stores results in the target. Results of neighbouring targets are `row` apart. Positions are in the order of the
@@ -79,11 +104,15 @@ pub(super) unsafe fn store_results<T: Float>(
             #[inline(always)]
             || {
                 for (i, target) in targets.clone().enumerate() {
-                    let to = sum.target(image, group, target).wrapping_add(first);
+                    let index = sum.target_index(image, group, target) + first;
                     // SAFETY: guaranteed by the caller.
                     unsafe {
                         let from = std::slice::from_raw_parts(results.add(i * row + at), width);
-                        sum.end(group, target).store_strided(from, to, w.apart);
+                        let end = sum.end(group, target);
+                        match sum.is_narrow {
+                            true => end.store_narrow(from, sum.target.cast::<bf16>().add(index), w.apart),
+                            false => end.store_strided(from, sum.target.add(index), w.apart),
+                        }
                     }
                 }
             },
@@ -117,7 +146,7 @@ pub(super) fn finish_rows<T: Float>(
 
 /// Calls `store` for each number and its element, which are `apart`.
 #[inline(always)]
-unsafe fn each_strided<T: Float>(from: &[T], to: *mut T, apart: usize, store: impl Fn(&mut T, T)) {
+unsafe fn each_strided<T: Float, U>(from: &[T], to: *mut U, apart: usize, store: impl Fn(&mut U, T)) {
     // The most common distance is a constant.
     let (of_two, of_any) = from.split_at(if apart == 2 { from.len() } else { 0 });
     // SAFETY: guaranteed by the caller.

@@ -145,6 +145,7 @@ unsafe fn nchw<T: Float>(
                     planes.as_ptr()
                 };
                 PanelProduct {
+                    kernels: gradient.kernels,
                     m: depth,
                     n: maps,
                     k: width,
@@ -193,6 +194,7 @@ unsafe fn nhwc<T: Float>(
                     apart: row,
                 });
                 PanelProduct {
+                    kernels: gradient.kernels,
                     m: maps,
                     n: depth,
                     k,

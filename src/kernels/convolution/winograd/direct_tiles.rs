@@ -81,6 +81,7 @@ impl<T: Float> UnevenTerms<'_, T> {
             unsafe {
                 self.x.gather(at, tile, (height, width), left);
                 PanelProduct {
+                    kernels: kernels(),
                     m: depth,
                     n: maps,
                     k: OUTPUTS,
@@ -145,6 +146,7 @@ impl<T: Float> Winograd<'_, T> {
                 unsafe {
                     self.source.gather((image, group), (rows.start + row, column), self.size, seen);
                     PanelProduct {
+                        kernels: kernels(),
                         m: OUTPUTS,
                         n: targets.len(),
                         k: depth,

@@ -187,6 +187,7 @@ impl<T: Float> AllTiles<'_, T> {
                 let v = self.factors(group, 0);
                 for q in 0..PRODUCTS {
                     PanelProduct {
+                        kernels: kernels(),
                         m: tiles.most,
                         n: targets.len(),
                         k: sources,

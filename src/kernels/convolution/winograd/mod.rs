@@ -378,6 +378,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 }
                 for q in 0..PRODUCTS {
                     PanelProduct {
+                        kernels: kernels(),
                         m: images.len() * of_image,
                         n: targets,
                         k: sources,

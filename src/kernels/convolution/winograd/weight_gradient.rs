@@ -138,6 +138,7 @@ impl<T: Float> WeightGradientSums<'_, T> {
             // SAFETY: guaranteed by the caller.
             unsafe {
                 PanelProduct {
+                    kernels: kernels(),
                     m: self.channels,
                     n: self.maps,
                     k: tiles,

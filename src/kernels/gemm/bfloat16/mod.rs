@@ -91,9 +91,7 @@ unsafe fn row_major(
 /// True if this machine multiplies pairs of bfloat16 numbers.
 #[cfg(target_arch = "x86_64")]
 fn has_pairs() -> bool {
-    use crate::kernels::simd::{Isa, isa};
-    static HAS_PAIRS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *HAS_PAIRS.get_or_init(|| isa() == Isa::Avx512 && is_x86_feature_detected!("avx512bf16"))
+    crate::kernels::simd::has_pairs()
 }
 
 /// The epilogue without functions of written rows.

@@ -1,0 +1,100 @@
+//! Conversions by instructions of AVX-512.
+//!
+//! The instruction that rounds to bfloat16 flushes subnormal numbers. Registers with such numbers are rounded bit by
+//! bit.
+
+use std::arch::x86_64::{
+    __m512bh, __m512i, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256, _mm256_mask_storeu_epi16,
+    _mm256_maskz_loadu_epi16, _mm256_storeu_si256, _mm512_cvtne2ps_pbh, _mm512_cvtph_ps, _mm512_cvtps_ph,
+    _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_mask_storeu_epi16, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_storeu_ps, _mm512_storeu_si512,
+};
+
+use crate::array::sixteen::bits_of;
+
+/// The class of subnormal numbers.
+const SUBNORMAL: i32 = 0x20;
+/// Numbers that are rounded at a time.
+const WIDE: usize = 32;
+
+/// Rounds numbers to bfloat16.
+///
+/// # Safety
+/// The machine must have AVX-512 with BF16.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(super) unsafe fn to_bfloat16(from: &[f32], to: &mut [u16]) {
+    for (from, to) in from.chunks(WIDE).zip(to.chunks_mut(WIDE)) {
+        let all = match from.len() {
+            WIDE => u32::MAX,
+            n => (1 << n) - 1,
+        };
+        let (low, high) = (all as u16, (all >> 16) as u16);
+        // SAFETY: the masks keep within the slices, and both types are registers of 512 bits.
+        let is_rounded = unsafe {
+            let (p, to) = (from.as_ptr(), to.as_mut_ptr().cast::<i16>());
+            let a = if low == u16::MAX { _mm512_loadu_ps(p) } else { _mm512_maskz_loadu_ps(low, p) };
+            let b = match high {
+                u16::MAX => _mm512_loadu_ps(p.add(WIDE / 2)),
+                _ => _mm512_maskz_loadu_ps(high, p.wrapping_add(WIDE / 2)),
+            };
+            let subnormal = _mm512_fpclass_ps_mask::<SUBNORMAL>(a) | _mm512_fpclass_ps_mask::<SUBNORMAL>(b);
+            let rounded = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(b, a));
+            match (subnormal, all) {
+                (0, u32::MAX) => _mm512_storeu_si512(to.cast(), rounded),
+                (0, _) => _mm512_mask_storeu_epi16(to, all, rounded),
+                _ => {}
+            }
+            subnormal == 0
+        };
+        if !is_rounded {
+            to.iter_mut().zip(from).for_each(|(to, v)| *to = bits_of(*v));
+        }
+    }
+}
+
+/// The mask of the first `n` lanes of a register.
+fn first(n: usize) -> u16 {
+    if n >= 16 { u16::MAX } else { (1 << n) - 1 }
+}
+
+/// Rounds numbers to half precision.
+///
+/// # Safety
+/// The machine must have AVX-512.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) unsafe fn to_half(from: &[f32], to: &mut [u16]) {
+    for (from, to) in from.chunks(16).zip(to.chunks_mut(16)) {
+        let mask = first(from.len());
+        // SAFETY: the mask keeps within the slices.
+        unsafe {
+            let to = to.as_mut_ptr();
+            if mask == u16::MAX {
+                let rounded = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr()));
+                _mm256_storeu_si256(to.cast(), rounded);
+                continue;
+            }
+            let v = _mm512_maskz_loadu_ps(mask, from.as_ptr());
+            _mm256_mask_storeu_epi16(to.cast(), mask, _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v));
+        }
+    }
+}
+
+/// Converts numbers of half precision.
+///
+/// # Safety
+/// As [`to_half`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) unsafe fn of_half(from: &[u16], to: &mut [f32]) {
+    for (from, to) in from.chunks(16).zip(to.chunks_mut(16)) {
+        let mask = first(from.len());
+        // SAFETY: the mask keeps within the slices.
+        unsafe {
+            if mask == u16::MAX {
+                _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())));
+                continue;
+            }
+            let v = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.as_ptr().cast()));
+            _mm512_mask_storeu_ps(to.as_mut_ptr(), mask, v);
+        }
+    }
+}
