@@ -4,10 +4,11 @@ use super::{PairOperand, PairResult, RowMajor, multiply, widened};
 use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
-/// A matrix in both types, stored by rows or by columns.
+/// A matrix in both types, and the values of the narrow one, stored by rows or by columns.
 struct Operand {
     wide: Vec<f32>,
     narrow: Vec<bf16>,
+    values: Vec<f64>,
     row: usize,
     col: usize,
 }
@@ -15,9 +16,10 @@ struct Operand {
 impl Operand {
     fn new(rows: usize, cols: usize, by_columns: bool, value: impl Fn(usize) -> f32) -> Self {
         let wide: Vec<f32> = (0..rows * cols).map(value).collect();
-        let narrow = wide.iter().map(|v| bf16::from_f32(*v)).collect();
+        let narrow: Vec<bf16> = wide.iter().map(|v| bf16::from_f32(*v)).collect();
+        let values = narrow.iter().map(|v| v.to_f64()).collect();
         let (row, col) = if by_columns { (1, rows) } else { (cols, 1) };
-        Self { wide, narrow, row, col }
+        Self { wide, narrow, values, row, col }
     }
 
     fn source(&self, is_narrow: bool) -> PairOperand {
@@ -26,7 +28,7 @@ impl Operand {
     }
 
     fn at(&self, i: usize, j: usize) -> f64 {
-        self.narrow[i * self.row + j * self.col].to_f64()
+        self.values[i * self.row + j * self.col]
     }
 }
 
@@ -71,11 +73,13 @@ unsafe fn in_tiles(
     unsafe { super::by_rows(size, a, b, c, epilogue, super::in_pairs::<super::amx::InTiles>) };
 }
 
-/// All ways to multiply on this machine, and products in tiles where packing works.
+/// The product for this machine, and the one in tiles where packing works.
 fn ways() -> Vec<RowMajor> {
-    let ways: Vec<RowMajor> = vec![multiply, widened::multiply];
+    let mut ways: Vec<RowMajor> = vec![multiply];
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    let ways = if super::has_pairs() { [ways, vec![in_tiles]].concat() } else { ways };
+    if super::has_pairs() {
+        ways.push(in_tiles);
+    }
     ways
 }
 
@@ -129,7 +133,7 @@ fn sums_of_whole_numbers_are_exact_in_each_layout_and_type() {
             if flags % step != 0 {
                 continue;
             }
-            for multiply in ways() {
+            for multiply in [ways(), vec![widened::multiply]].concat() {
                 let (found, expected) = result(size, flags, whole, multiply);
                 let stored = |v: f64| if flags >> 5 & 1 == 1 { bf16::from_f64(v).to_f64() } else { v };
                 let expected: Vec<f64> = expected.into_iter().map(stored).collect();
@@ -156,8 +160,15 @@ fn sums_of_rounded_numbers_have_the_errors_of_f32() {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let before = num_threads();
-    for size in [(130, 65, 67), (24, 300, 130), (200, 300, 300)] {
-        for flags in [0, 1, 2, 3, 4, 24, 31, 32] {
+    // Products in tiles have several parts for threads from a larger size on, of columns or of rows.
+    let (small, large) = ([0, 1, 2, 3, 4, 24, 31, 32], [0, 27]);
+    for (size, all) in [
+        ((130, 65, 67), &small[..]),
+        ((24, 300, 130), &small[..]),
+        ((70, 330, 300), &large[..]),
+        ((330, 70, 300), &large[..]),
+    ] {
+        for &flags in all {
             for multiply in ways() {
                 let of = |threads| {
                     set_num_threads(threads);
@@ -187,6 +198,19 @@ fn nan_and_infinity_stay_in_their_rows_and_columns() {
                 (0, _) => assert!(v.is_nan()),
                 (_, 39) => assert_eq!(v, f32::INFINITY),
                 _ => assert_eq!(v, 5.0),
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_holds_no_numbers_of_an_earlier_product() {
+    for multiply in ways() {
+        for flags in [0, 3, 24, 27] {
+            for size in [(37, 33, 33), (7, 5, 17), (64, 40, 30)] {
+                result((64, 64, 96), flags, |_| f32::NAN, multiply);
+                let (found, expected) = result(size, flags, whole, multiply);
+                assert!(found == expected, "{size:?} with flags {flags:#b}");
             }
         }
     }

@@ -1,6 +1,11 @@
 //! Runs the instructions of AMX on machines without it: each raises the signal SIGILL, and a handler computes its
 //! effect as Intel's manual defines it. So tests run the microkernel itself.
 
+use std::arch::x86_64::{
+    __m512, _mm512_add_ps, _mm512_and_si512, _mm512_castsi512_ps, _mm512_fmadd_ps, _mm512_fpclass_ps_mask,
+    _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_and_ps, _mm512_permutexvar_ps, _mm512_set1_epi32,
+    _mm512_set1_ps, _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
+};
 use std::cell::UnsafeCell;
 use std::sync::Once;
 
@@ -29,18 +34,20 @@ thread_local! {
     };
 }
 
-/// A number as the instructions see it: zero if it is subnormal.
-fn flushed(v: f32) -> f32 {
-    if v.is_subnormal() { 0.0_f32.copysign(v) } else { v }
+/// Numbers as the instructions see them: zeros where they are subnormal.
+#[target_feature(enable = "avx512f,avx512dq")]
+fn flushed(v: __m512) -> __m512 {
+    let subnormal = _mm512_fpclass_ps_mask::<0x20>(v);
+    _mm512_mask_and_ps(v, subnormal, v, _mm512_set1_ps(-0.0))
 }
 
-/// The bfloat16 numbers of a tile.
-fn numbers(tile: &Tile) -> [[f32; 32]; 16] {
-    tile.map(|row| {
-        std::array::from_fn(|i| {
-            flushed(f32::from_bits(u32::from(u16::from_le_bytes([row[2 * i], row[2 * i + 1]])) << 16))
-        })
-    })
+/// The first, or second, bfloat16 number of each pair of a row.
+#[target_feature(enable = "avx512f,avx512dq")]
+fn numbers(row: &[u8; 64], second: bool) -> __m512 {
+    // SAFETY: the row has 64 bytes.
+    let pairs = unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
+    let high = if second { pairs } else { _mm512_slli_epi32::<16>(pairs) };
+    flushed(_mm512_castsi512_ps(_mm512_and_si512(high, _mm512_set1_epi32(0xFFFF_0000_u32 as i32))))
 }
 
 impl TileFile {
@@ -89,24 +96,27 @@ impl TileFile {
     }
 
     /// `tdpbf16ps`.
-    #[target_feature(enable = "fma")]
+    #[target_feature(enable = "avx512f,avx512dq")]
     fn dot(&mut self, c: usize, a: usize, b: usize) {
         assert!(c != a && c != b && a != b, "three different tiles");
         assert!(self.rows[c] == self.rows[a] && self.row_bytes[c] == self.row_bytes[b]);
         assert!(self.row_bytes[a] / 4 == self.rows[b]);
-        let (left, right) = (numbers(&self.tiles[a]), numbers(&self.tiles[b]));
         for m in 0..self.rows[c] {
-            for n in 0..self.row_bytes[c] / 4 {
-                let mut sums = [0.0_f32; 2];
+            let mut sums = [_mm512_setzero_ps(); 2];
+            for (half, sum) in sums.iter_mut().enumerate() {
+                let left = numbers(&self.tiles[a][m], half == 1);
                 for pair in 0..self.rows[b] {
-                    for (half, sum) in sums.iter_mut().enumerate() {
-                        *sum = flushed(left[m][2 * pair + half].mul_add(right[pair][2 * n + half], *sum));
-                    }
+                    let x = _mm512_permutexvar_ps(_mm512_set1_epi32(pair as i32), left);
+                    let y = numbers(&self.tiles[b][pair], half == 1);
+                    *sum = flushed(_mm512_fmadd_ps(x, y, *sum));
                 }
-                let place = &mut self.tiles[c][m][4 * n..4 * n + 4];
-                let before = f32::from_le_bytes([place[0], place[1], place[2], place[3]]);
-                let sum = flushed(flushed(before) + flushed(sums[0] + sums[1]));
-                place.copy_from_slice(&sum.to_le_bytes());
+            }
+            let row = self.tiles[c][m].as_mut_ptr().cast();
+            let sum = flushed(_mm512_add_ps(sums[0], sums[1]));
+            // SAFETY: a row has 64 bytes, and those beyond its configured length are zeros in all tiles.
+            unsafe {
+                let sum = flushed(_mm512_add_ps(flushed(_mm512_loadu_ps(row)), sum));
+                _mm512_storeu_ps(row, sum);
             }
         }
         self.tiles[c][self.rows[c]..].fill([0; 64]);
@@ -116,7 +126,7 @@ impl TileFile {
     ///
     /// # Safety
     /// `code` must be an instruction that this thread executes with these registers.
-    #[target_feature(enable = "fma")]
+    #[target_feature(enable = "avx512f,avx512dq")]
     unsafe fn run(&mut self, code: *const u8, register: impl Fn(usize) -> usize) -> Option<usize> {
         // SAFETY: the caller guarantees an instruction, and the longest one that is read has ten bytes.
         let byte = |i: usize| usize::from(unsafe { code.add(i).read() });
@@ -211,7 +221,8 @@ extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc
     }
 }
 
-/// From now on threads of this process run instructions of AMX, on the machine if it has them.
+/// From now on threads of this process run instructions of AMX, on the machine if it has them. Otherwise it must have
+/// AVX-512.
 pub(in crate::kernels::gemm::bfloat16) fn trap() {
     static TRAPPED: Once = Once::new();
     TRAPPED.call_once(|| {
