@@ -1,15 +1,17 @@
 use half::bf16;
 
-use super::{PairOperand, PairResult, multiply, widened};
+use super::{PairOperand, PairResult, RowMajor, multiply, widened};
 use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
-/// A matrix in both types, stored by rows or by columns.
+/// A matrix in both types, and the values of the narrow one, stored by rows or by columns.
 struct Operand {
     /// The numbers in `f32`.
     wide: Vec<f32>,
     /// The same numbers rounded to bfloat16.
     narrow: Vec<bf16>,
+    /// The values of the narrow numbers.
+    values: Vec<f64>,
     /// The distance of rows.
     row: usize,
     /// The distance of columns.
@@ -20,9 +22,10 @@ impl Operand {
     /// A matrix of `rows` x `cols` numbers. The number at position `i` of its memory is `value(i)`.
     fn new(rows: usize, cols: usize, by_columns: bool, value: impl Fn(usize) -> f32) -> Self {
         let wide: Vec<f32> = (0..rows * cols).map(value).collect();
-        let narrow = wide.iter().map(|v| bf16::from_f32(*v)).collect();
+        let narrow: Vec<bf16> = wide.iter().map(|v| bf16::from_f32(*v)).collect();
+        let values = narrow.iter().map(|v| v.to_f64()).collect();
         let (row, col) = if by_columns { (1, rows) } else { (cols, 1) };
-        Self { wide, narrow, row, col }
+        Self { wide, narrow, values, row, col }
     }
 
     /// The matrix as an operand: the bfloat16 copy if `is_narrow`, else the `f32` one.
@@ -33,7 +36,7 @@ impl Operand {
 
     /// Element (i, j), rounded to bfloat16.
     fn at(&self, i: usize, j: usize) -> f64 {
-        self.narrow[i * self.row + j * self.col].to_f64()
+        self.values[i * self.row + j * self.col]
     }
 }
 
@@ -66,15 +69,36 @@ const SIZES: [(usize, usize, usize); 16] = [
     (257, 260, 150),
 ];
 
-/// A function that multiplies two matrices of sizes `(m, n, k)` into a third one.
-type Multiply = unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>);
+/// A product in tiles of AMX. Instructions that the machine lacks are trapped.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+unsafe fn in_tiles(
+    size: (usize, usize, usize),
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
+    epilogue: Epilogue<'_, f32>,
+) {
+    super::amx::trapped::trap();
+    // SAFETY: guaranteed by the caller, and the instructions run. The layouts here have contiguous rows or columns.
+    unsafe { super::by_rows(size, a, b, c, epilogue, super::in_pairs::<super::amx::InTiles>) };
+}
+
+/// The product for this machine, and the one in tiles where packing works.
+fn ways() -> Vec<RowMajor> {
+    let mut ways: Vec<RowMajor> = vec![multiply];
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    if super::has_pairs() {
+        ways.push(in_tiles);
+    }
+    ways
+}
 
 /// The result of a product with whole numbers or others, by bits.
 fn result(
     (m, n, k): (usize, usize, usize),
     flags: usize,
     value: fn(usize) -> f32,
-    multiply: Multiply,
+    multiply: RowMajor,
 ) -> (Vec<f64>, Vec<f64>) {
     let flag = |bit: usize| flags >> bit & 1 == 1;
     let a = Operand::new(m, k, flag(0), value);
@@ -119,7 +143,7 @@ fn sums_of_whole_numbers_are_exact_in_each_layout_and_type() {
             if flags % step != 0 {
                 continue;
             }
-            for multiply in [multiply, widened::multiply] {
+            for multiply in [ways(), vec![widened::multiply]].concat() {
                 let (found, expected) = result(size, flags, whole, multiply);
                 let stored = |v: f64| if flags >> 5 & 1 == 1 { bf16::from_f64(v).to_f64() } else { v };
                 let expected: Vec<f64> = expected.into_iter().map(stored).collect();
@@ -133,10 +157,12 @@ fn sums_of_whole_numbers_are_exact_in_each_layout_and_type() {
 fn sums_of_rounded_numbers_have_the_errors_of_f32() {
     for size in SIZES {
         for flags in [0, 1, 2, 3, 12, 64] {
-            let (found, expected) = result(size, flags, real, multiply);
-            let bound = (size.2 as f64 + 2.0) * f64::from(f32::EPSILON) * (0.25 * size.2 as f64 + 1.0);
-            let is_close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= bound;
-            assert!(found.iter().zip(&expected).all(is_close), "{size:?} with flags {flags:#b}");
+            for multiply in ways() {
+                let (found, expected) = result(size, flags, real, multiply);
+                let bound = (size.2 as f64 + 2.0) * f64::from(f32::EPSILON) * (0.25 * size.2 as f64 + 1.0);
+                let is_close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= bound;
+                assert!(found.iter().zip(&expected).all(is_close), "{size:?} with flags {flags:#b}");
+            }
         }
     }
 }
@@ -144,13 +170,22 @@ fn sums_of_rounded_numbers_have_the_errors_of_f32() {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let before = num_threads();
-    for size in [(130, 65, 67), (24, 300, 130)] {
-        for flags in [0, 1, 2, 3, 4, 24, 31, 32] {
-            let of = |threads| {
-                set_num_threads(threads);
-                result(size, flags, real, multiply).0
-            };
-            assert!(of(1) == of(2), "{size:?} with flags {flags:#b}");
+    // Products in tiles have several parts for threads from a larger size on, of columns or of rows.
+    let (small, large) = ([0, 1, 2, 3, 4, 24, 31, 32], [0, 27]);
+    for (size, all) in [
+        ((130, 65, 67), &small[..]),
+        ((24, 300, 130), &small[..]),
+        ((70, 330, 300), &large[..]),
+        ((330, 70, 300), &large[..]),
+    ] {
+        for &flags in all {
+            for multiply in ways() {
+                let of = |threads| {
+                    set_num_threads(threads);
+                    result(size, flags, real, multiply).0
+                };
+                assert!(of(1) == of(2), "{size:?} with flags {flags:#b}");
+            }
         }
     }
     set_num_threads(before);
@@ -162,16 +197,31 @@ fn nan_and_infinity_stay_in_their_rows_and_columns() {
     let (m, n, k) = (3, 40, 5);
     let a = Operand::new(m, k, false, value);
     let b = Operand::new(k, n, false, |i| if i == 39 { f32::INFINITY } else { 1.0 });
-    let mut c = vec![0.0_f32; m * n];
-    let target = PairResult { p: c.as_mut_ptr().cast(), row: n as isize, col: 1, is_narrow: false };
-    // SAFETY: the matrices have these sizes.
-    unsafe { multiply((m, n, k), a.source(true), b.source(true), target, Epilogue::NONE) };
-    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-        let v = c[i * n + j];
-        match (i, j) {
-            (0, _) => assert!(v.is_nan()),
-            (_, 39) => assert_eq!(v, f32::INFINITY),
-            _ => assert_eq!(v, 5.0),
+    for multiply in ways() {
+        let mut c = vec![0.0_f32; m * n];
+        let target = PairResult { p: c.as_mut_ptr().cast(), row: n as isize, col: 1, is_narrow: false };
+        // SAFETY: the matrices have these sizes.
+        unsafe { multiply((m, n, k), a.source(true), b.source(true), target, Epilogue::NONE) };
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let v = c[i * n + j];
+            match (i, j) {
+                (0, _) => assert!(v.is_nan()),
+                (_, 39) => assert_eq!(v, f32::INFINITY),
+                _ => assert_eq!(v, 5.0),
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_holds_no_numbers_of_an_earlier_product() {
+    for multiply in ways() {
+        for flags in [0, 3, 24, 27] {
+            for size in [(37, 33, 33), (7, 5, 17), (64, 40, 30)] {
+                result((64, 64, 96), flags, |_| f32::NAN, multiply);
+                let (found, expected) = result(size, flags, whole, multiply);
+                assert!(found == expected, "{size:?} with flags {flags:#b}");
+            }
         }
     }
 }

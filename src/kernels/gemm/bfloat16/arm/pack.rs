@@ -148,12 +148,13 @@ unsafe fn write<const N: usize>(registers: [uint32x4_t; N], n: usize, to: *mut u
     }
 }
 
-/// Packs up to [`PANEL`] columns of a right matrix with `k` rows. Columns beyond `n` are zeros.
+/// Packs up to [`PANEL`] columns of a right matrix with `k` rows. Columns beyond `n` are zeros. Kernels here need no
+/// pairs beyond the matrix.
 ///
 /// # Safety
 /// The machine must have FEAT_BF16, and the memory must be valid.
 #[target_feature(enable = "neon,bf16")]
-pub(in super::super) unsafe fn panel(b: PairOperand, k: usize, n: usize, to: *mut u32) {
+pub(in super::super) unsafe fn panel(b: PairOperand, k: usize, n: usize, _padded: usize, to: *mut u32) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         match b.transposed() {
@@ -174,7 +175,14 @@ pub(in super::super) unsafe fn panel(b: PairOperand, k: usize, n: usize, to: *mu
 /// # Safety
 /// As [`panel`].
 #[target_feature(enable = "neon,bf16")]
-pub(in super::super) unsafe fn rows(a: PairOperand, m: usize, k: usize, to: *mut u8, row: usize) {
+pub(in super::super) unsafe fn rows(
+    a: PairOperand,
+    m: usize,
+    k: usize,
+    _pairs: usize,
+    to: *mut u8,
+    row: usize,
+) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         for i in 0..m {
