@@ -279,7 +279,7 @@ def test_threads_are_set_and_change_no_number():
 def test_the_configuration_is_shown(capsys):
     nn.show_config()
     shown = capsys.readouterr().out
-    for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory"):
+    for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory", "bfloat16"):
         assert fact in shown
 
 
