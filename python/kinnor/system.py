@@ -20,7 +20,9 @@ available_contexts: list[str] = ["cpu"]
 def show_config() -> None:
     """Print the versions of Kinnor, Python and NumPy, the vector instructions in use and the number of threads.
 
-    The environment variable `KINNOR_ISA` limits the instructions that kernels use, to `portable` or `avx2`.
+    The environment variable `KINNOR_ISA` limits the instructions that kernels use, to `portable`, `avx2` or `avx512`.
+    The last one turns AMX off. The line `bfloat16` names the instructions of products in bfloat16, and says so if AMX
+    is off because its first product was wrong.
     """
     import numpy as np
 
@@ -30,6 +32,7 @@ def show_config() -> None:
         "numpy": np.__version__,
         "machine": platform.machine(),
         **{name: str(value) for name, value in _core.configuration().items()},
+        "bfloat16": _core.bfloat16_instructions(),
     }
     width = max(map(len, facts))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))

@@ -28,6 +28,7 @@ use super::sixteen_bits::{Values, ValuesMut};
 use super::threads::{Shared, ranges};
 use super::{Float, PerFloat};
 use crate::array::{InputCache, Lent};
+pub use bfloat16::instructions as bfloat16_instructions;
 use bfloat16::{PairOperand, PairResult};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.

@@ -9,7 +9,7 @@ use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::settings::{self, CheckSaved, Context, Dialect, ExecutionOrder, Precision};
 use crate::kernels::convolution::{self, Algorithm};
-use crate::kernels::{random, simd, threads};
+use crate::kernels::{gemm, random, simd, threads};
 
 /// Defines Python functions that call one Rust function each, and `add_plain`, which registers them.
 macro_rules! plain {
@@ -204,6 +204,13 @@ fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
+/// The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened. Says so if
+/// AMX is off because its first product was wrong.
+#[pyfunction]
+fn bfloat16_instructions() -> &'static str {
+    gemm::bfloat16_instructions()
+}
+
 /// Vector instructions of this processor that the standard library detects.
 fn detected() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
@@ -389,6 +396,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_execution_order, m)?)?;
     m.add_function(wrap_pyfunction!(set_dialect, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;
+    m.add_function(wrap_pyfunction!(bfloat16_instructions, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
     m.add_function(wrap_pyfunction!(time_runs, m)?)?;
     m.add_function(wrap_pyfunction!(take_timings, m)?)?;

@@ -209,3 +209,4 @@ def test_older_instruction_sets_can_be_selected():
     code, said, error = run("import kinnor; kinnor.show_config()", KINNOR_ISA="portable")
     assert code == 0 and error == []
     assert "instructions  portable" in said
+    assert "bfloat16      float32" in said

@@ -281,7 +281,7 @@ def test_the_configuration_is_shown(capsys):
     """`show_config` prints version, instruction set, threads and memory."""
     nn.show_config()
     shown = capsys.readouterr().out
-    for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory"):
+    for fact in ("kinnor", nn.__version__, "instructions", "threads", "memory", "bfloat16"):
         assert fact in shown
 
 

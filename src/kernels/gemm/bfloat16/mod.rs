@@ -50,7 +50,7 @@ pub(super) unsafe fn multiply(
     unsafe { by_rows((m, n, k), a, b, c, epilogue, row_major) };
 }
 
-/// A product as [`multiply`], of which the result has contiguous rows or any strides.
+/// A product as [`multiply`]. It is fast if rows of the result are contiguous.
 type RowMajor = unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>);
 
 /// As [`multiply`]. A result with contiguous columns is computed as its transpose.

@@ -1,6 +1,6 @@
 //! Products with AMX, the matrix instructions of Intel's servers: whether this process uses them, and their kernels.
 //!
-//! Blocks, packing and epilogues are those of `vdpbf16ps`. AMX is used only after a product in tiles agreed with one in
+//! Blocks, packing and epilogues are the same as for `vdpbf16ps`. AMX is used only after a product in tiles agreed with one in
 //! plain Rust.
 
 mod machine;
@@ -85,7 +85,7 @@ pub(super) fn is_on() -> bool {
 pub(super) fn state() -> AmxState {
     static STATE: OnceLock<AmxState> = OnceLock::new();
     *STATE.get_or_init(|| {
-        if !is_allowed(isa_of_environment()) || !machine::multiplies_tiles() {
+        if !is_allowed(&isa_of_environment()) || !machine::multiplies_tiles() {
             return AmxState::Off;
         }
         // SAFETY: the machine has the instructions, and the system permits them.
@@ -94,7 +94,7 @@ pub(super) fn state() -> AmxState {
 }
 
 /// True if `KINNOR_ISA` does not end below AMX.
-fn is_allowed(highest: Result<Option<Isa>, WrongSetting>) -> bool {
+fn is_allowed(highest: &Result<Option<Isa>, WrongSetting>) -> bool {
     !matches!(highest, Ok(Some(_)))
 }
 
@@ -188,8 +188,10 @@ mod tests {
     #[test]
     fn a_lower_set_of_instructions_forbids_tiles() {
         let wrong: Result<Option<()>, WrongSetting> = environment::setting("PATH", "a test", |_| None);
-        assert!(is_allowed(Ok(None)) && is_allowed(Err(wrong.expect_err("a setting that nothing matches"))));
-        assert!(!is_allowed(Ok(Some(Isa::Avx512))) && !is_allowed(Ok(Some(Isa::Portable))));
+        assert!(
+            is_allowed(&Ok(None)) && is_allowed(&Err(wrong.expect_err("a setting that nothing matches")))
+        );
+        assert!(!is_allowed(&Ok(Some(Isa::Avx512))) && !is_allowed(&Ok(Some(Isa::Portable))));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Drop for TilesInUse {
 
 /// The sums of a [`PairTile`], row by row.
 #[repr(align(64))]
-struct Sums([f32; PANEL * TALLEST]);
+struct Sums(MaybeUninit<[f32; PANEL * TALLEST]>);
 
 /// Computes a tile of at most [`TALLEST`] rows.
 ///
@@ -69,8 +69,8 @@ struct Sums([f32; PANEL * TALLEST]);
 /// The memory of the tile must be valid, and the tiles of this thread in use.
 pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
     debug_assert!(t.a_pair == 4 && t.pairs.is_multiple_of(TILE_PAIRS) && rows <= TALLEST);
-    let mut sums = MaybeUninit::<Sums>::uninit();
-    let to = sums.as_mut_ptr().cast::<f32>();
+    let mut sums = Sums(MaybeUninit::uninit());
+    let to = sums.0.as_mut_ptr().cast::<f32>();
     // SAFETY: guaranteed by the caller.
     unsafe {
         let multiply = if rows > TILE_ROWS { two_rows_of_tiles } else { one_row_of_tiles };
