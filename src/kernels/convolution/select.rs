@@ -131,8 +131,9 @@ pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fi
     if g.is_pixelwise() { Method::DepthwiseNhwc } else { Method::ImplicitGemm }
 }
 
-/// True if implicit GEMM of words of two channels, or of two images for the gradient of the weight, computes a sum of
-/// values in bfloat16. Winograd's algorithm, in `f32`, is slower for few channels and for gradients of the weight.
+/// True if implicit GEMM of words computes a sum of values in bfloat16. A word holds two channels, or two images for
+/// the gradient of the weight. Winograd's algorithm, in `f32`, is slower for few channels and for gradients of the
+/// weight.
 pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool) -> bool {
     let summed = match of {
         Pass::Output => g.channels / g.group,

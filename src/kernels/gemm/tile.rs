@@ -399,8 +399,8 @@ impl crate::kernels::PerFloat for PairsOfMachine {
     }
 }
 
-/// The kernels for words of two bfloat16 numbers, if this machine multiplies them and `T` is `f32`. Their tiles are as
-/// large as those of [`kernels`].
+/// The kernels for words of two bfloat16 numbers, if this machine multiplies them and `T` is `f32`. Tiles have the size
+/// of tiles of [`kernels`].
 pub(in crate::kernels) fn kernels_of_pairs<T: Float>() -> Option<&'static Kernels<T>> {
     T::choose::<PairsOfMachine>()
 }
