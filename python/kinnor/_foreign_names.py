@@ -397,6 +397,30 @@ MODULE = {
 }
 """Attributes of other libraries' modules, for a module `model` with an input `x`."""
 
+PROFILE = {
+    "events": "p.rows()",
+    "export_chrome_trace": "p.save('trace.json')",
+    "key_averages": "p.rows('name')",
+    "total_average": "p.seconds",
+}
+"""Attributes of PyTorch's profiles, for a profile `p`."""
+
+LAYER_ARGUMENTS = {
+    "affine": "batch and group normalizations always have factors",
+    "attn_mask": "additive_mask",
+    "elementwise_affine": "the layer always has factors",
+    "filters": "out_channels",
+    "input_dim": "in_features",
+    "input_shape": "layers are given the number of their inputs",
+    "is_causal": "causal",
+    "kernel_initializer": "w_init",
+    "momentum": "decay_rate is 1 minus PyTorch's momentum",
+    "padding_idx": "set the row of W to zero, and its gradient before each update",
+    "track_running_stats": "batch_stat in evaluation is a matter of train() and eval()",
+    "units": "out_features",
+}
+"""Arguments of other libraries' layers, and the arguments here, or what to do."""
+
 TABLES = {
     "": PACKAGE,
     "data.data_iterator": ITERATORS,

@@ -108,8 +108,8 @@ def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None)
             for name in kwargs:
                 if name not in parameters:
                     expected = f"({', '.join(known)})" if len(known) <= 8 else "one of its arguments"
-                    advice = _advice(name, known, elsewhere)
-                    raise _core.CallError(f"{op}: expected {expected}, got an argument {name!r}{advice}")
+                    hint = advice(name, known, elsewhere)
+                    raise _core.CallError(f"{op}: expected {expected}, got an argument {name!r}{hint}")
             if surplus is not None and len(args) > most:
                 raise _core.CallError(f"{op}: expected {surplus}, got {len(args)} arguments without a name")
             return function(*args, **kwargs)
@@ -119,8 +119,14 @@ def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None)
     return decorated
 
 
-def _advice(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
-    """The end of an error about an unknown argument."""
+def advice(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
+    """The end of an error about an unknown argument.
+
+    Args:
+        name: The unknown argument.
+        known: The arguments.
+        elsewhere: Arguments of other libraries, and for each the argument here, or text that says what to write.
+    """
     other = elsewhere.get(name)
     if other is None or (other.isidentifier() and other not in known):
         return question(name, known)

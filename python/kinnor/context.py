@@ -207,7 +207,8 @@ def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
         >>> y.data.dtype
         dtype(bfloat16)
     """
-    kind = DTYPE_NAMES.get(dtype, dtype)
+    kind = getattr(dtype, "__name__", dtype)  # A type of NumPy has a name.
+    kind = DTYPE_NAMES.get(kind, kind)
     if kind not in ("half", "bfloat16"):
         raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}")
     current = get_current_context()

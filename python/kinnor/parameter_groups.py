@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Groups", "check_group", "named"]
 
 
+GROUP_HINT = "; a group is a call: solver.add_group(parameters, alpha=1e-4)"
+"""The end of an error about a dictionary such as PyTorch's optimizers take."""
+
+
 def named(op: str, parameters: Any) -> Mapping[str, Variable]:
     """The parameters of a solver by name.
 
@@ -56,7 +60,8 @@ def named(op: str, parameters: Any) -> Mapping[str, Variable]:
     for place, each in enumerate(parameters):
         name, variable = each if isinstance(each, tuple) and len(each) == 2 else (str(place), each)
         if not isinstance(variable, Variable):
-            raise CallError(f"{op}: expected Variables, got {type(variable).__name__}")
+            hint = GROUP_HINT if isinstance(variable, dict) else ""
+            raise CallError(f"{op}: expected Variables, got {type(variable).__name__}{hint}")
         if variable.need_grad:
             given[name] = variable
     return given
@@ -74,7 +79,8 @@ def check_group(solver: _core.Solver, parameters: Any) -> tuple[dict[str, Variab
     found: dict[str, Variable] = {}
     for name, variable in named(op, parameters).items():
         if not isinstance(variable, Variable):
-            raise CallError(f"{op}: expected Variables, got {type(variable).__name__} for {name!r}")
+            hint = GROUP_HINT if name == "params" else ""
+            raise CallError(f"{op}: expected Variables, got {type(variable).__name__} for {name!r}{hint}")
         key = names.get(variable, name)
         if variable not in names and key in known:
             raise ParameterError(

@@ -81,3 +81,17 @@ def test_an_iterator_that_is_exhausted_stops():
     assert len(list(batches)) == 4
     with pytest.raises(StopIteration):
         batches.next()
+
+
+@pytest.mark.parametrize("thread", [False, True])
+def test_each_loop_goes_over_an_epoch(thread):
+    with data_iterator_simple(
+        lambda i: (np.int32(i),), 10, 4, shuffle=True, stop_exhausted=True, use_thread=thread
+    ) as batches:
+        epochs = [np.concatenate([x for (x,) in batches]) for _ in range(3)]
+        assert [len(set(epoch)) for epoch in epochs] == [8, 8, 8] and batches.epoch == 2
+        assert any(not np.array_equal(epochs[0], epoch) for epoch in epochs), "each epoch has an order of its own"
+        with pytest.raises(StopIteration):
+            batches.next()
+        next(iter(batches))
+        assert len(list(batches)) == 1, "a loop that was left goes on"

@@ -143,6 +143,49 @@ def test_backward_of_a_graph_that_has_not_run():
         loss.backward()
 
 
+def test_a_profile_knows_names_of_pytorch(tmp_path):
+    with nn.profile() as p:
+        nn.functions.relu(nn.Variable((2, 2)))
+    for name, text in _foreign_names.PROFILE.items():
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'; write ") as raised:
+            getattr(p, name)
+        assert str(raised.value).endswith(text)
+        exec(text, {"p": p})
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        _ = p.nothing
+    with pytest.raises(TypeError, match="got an argument 'sort_by'; rows are in the order of their time"):
+        p.table(sort_by="time")
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: L.BatchNorm2d(3, momentum=0.1), "'momentum'; decay_rate is 1 minus PyTorch's momentum"),
+        (lambda: L.Embedding(3, 4, padding_idx=0), "Embedding: expected (num_embeddings, embedding_dim, "),
+        (lambda: L.Linear(3, units=2), "'units'; did you mean 'out_features'"),
+        (lambda: L.Linear(3, 2)(nn.Variable((1, 3)), inplace=True), "Linear: expected (x), got an argument 'inplace'"),
+        (lambda: L.MultiHeadAttention(4, 2)(nn.Variable((1, 3, 4)), is_causal=True), "did you mean 'causal'"),
+    ],
+)
+def test_layers_know_arguments_of_other_libraries(call, told):
+    with pytest.raises(nn.CallError) as raised:
+        call()
+    assert told in str(raised.value)
+
+
+def test_groups_of_pytorch_are_explained():
+    solver, layer = S.Adam(), L.Linear(3, 2)
+    group = {"params": layer.parameters(), "lr": 1e-3}
+    for call in (lambda: solver.set_parameters([group]), lambda: solver.add_group(group)):
+        with pytest.raises(TypeError, match=r"a group is a call: solver\.add_group\(parameters, alpha=1e-4\)"):
+            call()
+
+
+def test_autocast_takes_types_of_numpy():
+    with nn.autocast(np.float16):
+        assert nn.functions.exp(nn.Variable.from_numpy_array([1.0])).dtype == np.float16
+
+
 @pytest.mark.parametrize(
     ("path", "told"),
     [

@@ -107,6 +107,9 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
         try:
             with parameter_scope("", self.parameter_scope):
                 made = method(self, *args, **kwargs)
+        except TypeError as error:
+            _explain_argument(method, error)
+            raise
         finally:
             _called.modules.pop()
         if not _called.modules:
@@ -115,6 +118,21 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
         return made
 
     return run
+
+
+def _explain_argument(method: Callable[..., Any], error: TypeError) -> None:
+    """Raises CallError in place of Python's error about a keyword argument that the method lacks."""
+    start = f"{method.__qualname__}() got an unexpected keyword argument "
+    if not str(error).startswith(start):
+        return
+    from .._foreign_names import LAYER_ARGUMENTS  # On a mistake only, not on import.
+    from .._suggest import advice
+
+    name = str(error).removeprefix(start).split("'")[1]
+    known = list(inspect.signature(method).parameters)[1:]
+    op = method.__qualname__.removesuffix(".__init__").removesuffix(".call")
+    told = f"{op}: expected ({', '.join(known)}), got an argument {name!r}{advice(name, known, LAYER_ARGUMENTS)}"
+    raise CallError(told) from None
 
 
 class Module:

@@ -59,7 +59,8 @@ class DataIterator:
         use_thread: Whether to prefetch.
         epoch_begin_callbacks: Functions called at the start of each epoch except the first, with its number.
         epoch_end_callbacks: Functions called at the end of each epoch, with its number.
-        stop_exhausted: Whether to stop after one epoch, without the examples that do not fill a batch.
+        stop_exhausted: Whether to stop after one epoch, without the examples that do not fill a batch. Each `for` loop
+            then goes over one epoch.
 
     Raises:
         DataError: If `batch_size` is less than 1 or the source is empty.
@@ -92,6 +93,7 @@ class DataIterator:
         self._epoch_end_callbacks = list(epoch_end_callbacks)
         self._epoch = 0
         self._closed = False
+        self._is_over = False
         self._lock = threading.RLock()
         self._reader: int | None = None  # id of the thread that is reading the source
         self._rows: list[Sequence[Any]] = []  # examples of the batch that is being read
@@ -105,6 +107,10 @@ class DataIterator:
         self._read_ahead()
 
     def __iter__(self) -> Self:
+        if self._is_over and not _core.is_nnabla():  # A second loop goes over the next epoch.
+            self._reset()
+            self._is_over = False
+            self._epoch += 1
         return self
 
     def __next__(self) -> tuple[NDArray[Any], ...]:
@@ -193,6 +199,7 @@ class DataIterator:
                     "DataIterator.next: expected a batch, got StopIteration from the source or a callback"
                 ) from error
         if batch is None:
+            self._is_over = True
             raise StopIteration
         return batch
 

@@ -14,6 +14,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import ArgumentError
+from .._suggest import explained
 from ..display import html_table, text_table
 from ..files.atomic import replacing
 
@@ -166,6 +167,7 @@ class Profile:
         ]
         return sorted(found, key=lambda moment: moment.seconds)
 
+    @explained("profile.table", {"sort_by": "rows are in the order of their time", "row_limit": "rows() has all rows"})
     def table(self, by: str = "function") -> str:
         """The 40 slowest rows as text, followed by the time of the block.
 
@@ -219,6 +221,14 @@ class Profile:
 
     def __repr__(self) -> str:
         return self.table()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            from .._foreign_names import PROFILE  # On a mistake only.
+
+            hint = f"; write {PROFILE[name]}" if name in PROFILE else ""
+            raise AttributeError(f"'Profile' object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def _repr_html_(self) -> str:
         """Returns the table of functions as HTML, for notebooks."""

@@ -20,6 +20,7 @@ ELSEWHERE = {
     "max_grad_norm": "clip_norm",
     "num_epochs": "epochs",
     "optimizer": "solver",
+    "precision": "write the call in `with kinnor.autocast():`",
     "patience": "write callbacks=[kinnor.training.EarlyStopping(patience=...)]",
     "lr": "write solver=kinnor.solvers.Adam(alpha=...)",
     "learning_rate": "write solver=kinnor.solvers.Adam(alpha=...)",

@@ -103,13 +103,27 @@ class BatchGraphs:
         else:
             if len(inputs) < 2:
                 raise CallError("fit: expected batches of inputs and a target for `loss`, got one array")
-            y, target = self.model(*inputs[:-1], **more), inputs[-1]
+            y, target = self._called(inputs[:-1], more), inputs[-1]
             loss = self.loss(y, target)
             values = {name: metric(y, target) for name, metric in self.metrics.items()}
         if not isinstance(loss, Variable):
             raise CallError(f"fit: expected a Variable as the loss, got {type(loss).__name__}")
         means = {name: _mean("metrics", name, value) for name, value in dict(values).items()}
         return BatchGraph(inputs, _mean("loss", "loss", loss), means)
+
+    def _called(self, inputs: list[Variable], more: dict[str, bool]) -> Any:
+        """Calls the model. Raises CallError if the number of arrays is not the number of its inputs."""
+        call = self.model.call if isinstance(self.model, Module) else self.model
+        try:
+            inspect.signature(call).bind(*inputs, **more)
+        except ValueError:  # It has no signature.
+            pass
+        except TypeError as error:
+            shapes = ", ".join(str(x.shape) for x in inputs)
+            expected = f"a model that takes the arrays of a batch but the last, of shapes {shapes}"
+            hint = "columns x__0 and x__1 of a CSV file are one array"
+            raise CallError(f"fit: expected {expected}, got {error}; {hint}") from error
+        return self.model(*inputs, **more)
 
 
 def _arguments(function: Any) -> Mapping[str, Any]:

@@ -75,7 +75,11 @@ class OfIterator(Batches):
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch."""
         for _ in range(len(self)):
-            yield self.iterator.next()
+            try:
+                batch = self.iterator.next()
+            except StopIteration:
+                batch = iter(self.iterator).next()
+            yield batch
 
 
 class OfCollection(Batches):
