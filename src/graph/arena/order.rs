@@ -29,8 +29,9 @@ pub(crate) fn depth_first(a: &mut Arena, roots: &[Ix], enter: impl Fn(&Arena, Ix
     up_to(a, &ends, enter)
 }
 
-/// The functions above `ends`, including `ends`, as [`depth_first`]. Skips `NONE`. Recomputes the ranks into the
-/// scratch numbers, since stored ranks may be stale after an edit.
+/// The functions on which `ends` depend, and `ends`, in the order of [`depth_first`]. Visits only functions that
+/// `enter` accepts, and skips `NONE` in `ends`. Recomputes the ranks into the scratch numbers, since stored ranks may
+/// be stale after an edit.
 pub(crate) fn up_to(a: &mut Arena, ends: &[Ix], enter: impl Fn(&Arena, Ix) -> bool) -> Vec<Ix> {
     let mark = a.new_mark();
     let mut order = Vec::new();

@@ -279,7 +279,7 @@ class NnpNetworkPass:
 
         @decorate(name)
         def check(f: PassFunction) -> PassFunction:
-            """Compare kernel and stride with the input's spatial shape."""
+            """Returns the function. Raises NetworkError if its kernel or stride is not the size of the input."""
             shape = f.inputs[0].proto.shape.dim[2:]
             held = f.proto.average_pooling_param
             if held.kernel.dim[:] != shape or held.stride.dim[:] != shape:

@@ -38,7 +38,7 @@ class RenewedValue(Value):
 
     @property
     def is_computed(self) -> bool:
-        """False: the node that reads it is built after the graph has run."""
+        """False: it is a constant of the node that reads it, which is built after the graph has run."""
         return False
 
     @property

@@ -81,7 +81,7 @@ def _gemm(node: Node) -> Variable:
 
 
 def _factor(x: Variable, is_transposed: bool, is_batch_last: bool) -> Variable:
-    """Returns a factor of a product as the attributes of `FusedMatMul` say it."""
+    """Returns a factor of `FusedMatMul` with the batch axis first and the matrices transposed as the attributes say."""
     n = x.ndim
     if n < 2:
         return x
