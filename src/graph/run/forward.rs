@@ -178,6 +178,32 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
     run(&roots, options, None)
 }
 
+/// Derives the shapes of several variables again, where shapes above them changed. Runs no function.
+///
+/// ```
+/// use kinnor::graph::{Variable, apply, set_up_all};
+///
+/// let x = Variable::new([2])?;
+/// let y = apply("exp", &[&x], &[])?.remove(0);
+/// x.reset_shape([3], true)?;
+/// set_up_all(&[&y])?;
+/// assert_eq!(y.shape(), [3]);
+/// # Ok::<(), kinnor::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Shape`] and other errors of operations that do not accept the new shapes.
+pub fn set_up_all(variables: &[&Variable]) -> Result<()> {
+    let roots: Vec<Ix> = variables.iter().map(|v| v.ix()).collect();
+    loop {
+        match arena::with(|a| setup::forward(a, &roots, |_, _| true).map(drop)) {
+            Ok(()) => return Ok(()),
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::SetUp(f)) => set_up_outside(f)?,
+        }
+    }
+}
+
 /// Makes variables persistent until it is dropped. Excludes variables that already were.
 struct Persistent<'a>(Vec<&'a Variable>);
 
