@@ -148,24 +148,20 @@ class InferenceSession:
         missing = [name for name in model.inputs if name not in input_feed and name not in self._optional]
         if missing:
             raise CallError(f"InferenceSession.run: expected the inputs {missing}, got only {list(input_feed)}")
-        given = []
-        for name in model.inputs:
-            x = input_feed.get(name)
-            given.append(self._checked(name, x.numpy() if isinstance(x, OrtValue) else x))
-        if len(input_feed) > len(given) or any(name not in self._dtypes for name in input_feed):
-            odd = [name for name in input_feed if name not in self._dtypes]
+        odd = [name for name in input_feed if name not in self._dtypes]
+        if odd:
             raise CallError(f"InferenceSession.run: expected inputs of {model.inputs}, got {odd}")
-        places = []
-        for name in output_names or model.outputs:
-            if name not in model.outputs:
-                raise CallError(f"InferenceSession.run: expected outputs of {model.outputs}, got {name!r}")
-            places.append(model.outputs.index(name))
-        found = model(*given)
-        made = found if len(model.outputs) > 1 else (found,)
-        return [made[at] for at in places]
+        wanted = output_names or model.outputs
+        odd = [name for name in wanted if name not in model.outputs]
+        if odd:
+            raise CallError(f"InferenceSession.run: expected outputs of {model.outputs}, got {odd[0]!r}")
+        found = model(*(self._checked(name, input_feed.get(name)) for name in model.inputs))
+        made = dict(zip(model.outputs, found if len(model.outputs) > 1 else (found,), strict=True))
+        return [made[name] for name in wanted]
 
     def _checked(self, name: str, x: Any) -> Any:
         """Returns an input as an array of the element type of the file."""
+        x = x.numpy() if isinstance(x, OrtValue) else x
         if x is None or name in self._sequences:
             return x
         wanted, array = self._dtypes[name], np.asarray(x)
