@@ -180,24 +180,31 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
 
 /// Derives the shapes of several variables again, where shapes above them changed. Runs no function.
 ///
+/// Returns the number of changes of shapes so far. A later call with this number as `since` skips what was derived in
+/// the meantime, with everything above it.
+///
 /// ```
 /// use kinnor::graph::{Variable, apply, set_up_all};
 ///
 /// let x = Variable::new([2])?;
 /// let y = apply("exp", &[&x], &[])?.remove(0);
+/// let z = apply("sin", &[&y], &[])?.remove(0);
 /// x.reset_shape([3], true)?;
-/// set_up_all(&[&y])?;
-/// assert_eq!(y.shape(), [3]);
+/// let since = set_up_all(&[&x], None)?;
+/// set_up_all(&[&y], Some(since))?;
+/// set_up_all(&[&z], Some(since))?;
+/// assert_eq!([y.shape(), z.shape()], [[3], [3]]);
 /// # Ok::<(), kinnor::Error>(())
 /// ```
 ///
 /// # Errors
 /// [`Error::Shape`] and other errors of operations that do not accept the new shapes.
-pub fn set_up_all(variables: &[&Variable]) -> Result<()> {
+pub fn set_up_all(variables: &[&Variable], since: Option<u64>) -> Result<u64> {
     let roots: Vec<Ix> = variables.iter().map(|v| v.ix()).collect();
+    let enter = |a: &Arena, f: Ix| since.is_none_or(|since| !a.is_set_up_since(f, since));
     loop {
-        match arena::with(|a| setup::forward(a, &roots, |_, _| true).map(drop)) {
-            Ok(()) => return Ok(()),
+        match arena::with(|a| setup::forward(a, &roots, enter).map(|_| a.reshapes())) {
+            Ok(reshapes) => return Ok(reshapes),
             Err(Stop::Error(error)) => return Err(error),
             Err(Stop::SetUp(f)) => set_up_outside(f)?,
         }
