@@ -259,7 +259,8 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         let made = arena::with(|a| -> Result<(Option<Validity>, u64), Stop> {
             roots::introduce(a, roots, policy, budget);
             let kept = if cacheable { CachedPlan::take_forward(a, roots[0], &key) } else { None };
-            optimise = kept.is_some() && budget.is_none();
+            // A run that clears its buffers serves its results only, often once for each new shape.
+            optimise = (kept.is_some() || options.clear_buffer) && budget.is_none();
             let (plan, validity) = if let Some((plan, validity)) = kept {
                 (plan, Some(validity))
             } else {
