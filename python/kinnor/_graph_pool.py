@@ -72,6 +72,11 @@ class GraphPool(Generic[Graph]):
         """Counts a graph that the caller has built. The caller puts it into the pool by `give`."""
         self._n_made += 1
 
+    def remove(self) -> bool:
+        """Counts a graph that the caller has taken out for good. Returns True if the pool has others."""
+        self._n_made -= 1
+        return self._n_made > 0
+
     def _after_fork(self) -> None:
         """Keeps only the free graphs in a forked child. The threads that used the others do not exist there."""
         free = self._free

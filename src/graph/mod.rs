@@ -50,7 +50,7 @@ pub use lifetime::liveness::check_errors_at_drop;
 pub use plan::cache::{memory_changed, plans_made};
 pub use report::{Fate, Optimised, Report, ReportStep, ReportValue, report};
 pub use run::backward::{BackwardOptions, CommunicatorCallback, Seed};
-pub use run::forward::{Closed, ForwardOptions, forward_all};
+pub use run::forward::{Closed, ForwardOptions, forward_all, set_up_all};
 pub use run::timings::{Timing, take_timings, time_runs};
 #[doc(hidden)]
 pub use step::anomaly::set_source_line;

@@ -211,6 +211,23 @@ fn forward_all(
     })
 }
 
+/// Derives the shapes of several variables again, where shapes above them changed. Runs no function.
+///
+/// Args:
+///     variables: Variables.
+///     since: What an earlier call returned. What was derived since then is skipped, with everything above it.
+///
+/// Returns:
+///     The number of changes of shapes so far.
+#[pyfunction]
+#[pyo3(signature = (variables, since = None))]
+fn set_up_all(py: Python<'_>, variables: &Bound<'_, PyAny>, since: Option<u64>) -> PyResult<u64> {
+    let variables = super::operands::variables("set_up_all", variables)?;
+    let all: Vec<&graph::Variable> = variables.iter().map(|v| &v.get().variable).collect();
+    scopes::follow(py);
+    Ok(graph::set_up_all(&all, since)?)
+}
+
 /// Gradients of `outputs` by `inputs` as variables of a graph, starting from `grad_outputs`. None for an input that is
 /// not reached.
 #[pyfunction]
@@ -234,5 +251,6 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(unset_global_hook, m)?)?;
     m.add_function(wrap_pyfunction!(completed_gradients, m)?)?;
     m.add_function(wrap_pyfunction!(forward_all, m)?)?;
+    m.add_function(wrap_pyfunction!(set_up_all, m)?)?;
     m.add_function(wrap_pyfunction!(grad_graph, m)?)
 }

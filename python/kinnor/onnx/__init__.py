@@ -15,16 +15,11 @@ from typing import TYPE_CHECKING
 from .._suggest import absence
 from .read.described import ModelMetadata, NodeArg
 from .read.values import OnnxError
+from .run.binding import IOBinding
 from .run.network import Model, load
-from .run.session import (
-    ExecutionMode,
-    GraphOptimizationLevel,
-    InferenceSession,
-    IOBinding,
-    OrtValue,
-    RunOptions,
-    SessionOptions,
-)
+from .run.ort_value import OrtValue
+from .run.session import InferenceSession
+from .run.settings import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
 from .write.saving import save
 
 if TYPE_CHECKING:

@@ -131,14 +131,17 @@ class Folding:
         """
         self._shared.update(variables)
 
-    def fold(self, outputs: Sequence[Variable], inputs: Sequence[Variable]) -> None:
+    def fold(
+        self, outputs: Sequence[Variable], inputs: Sequence[Variable], part: Sequence[Function] | None = None
+    ) -> None:
         """Folds a static graph in place: its outputs stay the same variables.
 
         Args:
             outputs: Outputs of the graph.
             inputs: Inputs of the graph. All other variables without parent are constants.
+            part: The functions to fold, inputs before outputs. By default all above the outputs.
         """
-        order = above(outputs)
+        order = above(outputs) if part is None else list(part)
         kinds = [f.info.type_name for f in order]
         types = set(kinds)
         if types.intersection(_MUTATING) or any(
@@ -157,7 +160,7 @@ class Folding:
                 for f, kind in left:
                     for rule in rules.get(kind, ()):
                         rule(f)
-            if "Convolution" in types:
+            if "Convolution" in types and part is None:
                 order = above(outputs)  # replaced functions are no longer readers
                 for f in order:
                     _fuse_modulated_convolution(f, order, self._kept)
@@ -308,7 +311,7 @@ class Folding:
         """Makes a reshape in place, unless its input or output is one of the graph."""
         if f.inputs[0].parent is not None and f.outputs[0] not in self._kept and not f.info.args["inplace"]:
             with context_scope(f.context):
-                f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.outputs[0].shape))
+                f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.info.args["shape"]))
 
 
 def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | None:
@@ -392,7 +395,8 @@ def _fuse_modulated_convolution(f: Function, left: Sequence[Function], kept: Con
     for x, scale in (product.inputs, product.inputs[::-1]):
         is_by_channel = scale.shape == (*x.shape[:channels], *(1,) * (x.ndim - channels))
         if is_by_channel and w.shape[0] <= prod(x.shape[channels:]):
-            s = F.reshape(scale, x.shape[:channels], inplace=scale.parent is not None)
+            # The first length is open, as graphs may get other batches.
+            s = F.reshape(scale, (-1, *x.shape[1:channels]), inplace=scale.parent is not None)
             bias = rest[0] if rest else None
             f.outputs[0].rewire_on(F.modulated_convolution(x, w, s, bias, **f.info.args))
             return

@@ -380,6 +380,12 @@ impl Arena {
         self.functions[f].need_setup || self.has_other_shapes(f)
     }
 
+    /// True if `f` was set up when [`Arena::reshapes`] was `since` or more, and is still set up.
+    #[inline]
+    pub(crate) fn is_set_up_since(&self, f: Ix, since: u64) -> bool {
+        self.functions[f].set_up >= since && !self.needs_setup(f)
+    }
+
     /// Incremented when a tensor changes its shape.
     #[inline]
     pub(crate) fn reshapes(&self) -> u64 {

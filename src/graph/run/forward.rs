@@ -178,6 +178,39 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
     run(&roots, options, None)
 }
 
+/// Derives the shapes of several variables again, where shapes above them changed. Runs no function.
+///
+/// Returns the number of changes of shapes so far. A later call with this number as `since` skips what was derived in
+/// the meantime, with everything above it.
+///
+/// ```
+/// use kinnor::graph::{Variable, apply, set_up_all};
+///
+/// let x = Variable::new([2])?;
+/// let y = apply("exp", &[&x], &[])?.remove(0);
+/// let z = apply("sin", &[&y], &[])?.remove(0);
+/// x.reset_shape([3], true)?;
+/// let since = set_up_all(&[&x], None)?;
+/// set_up_all(&[&y], Some(since))?;
+/// set_up_all(&[&z], Some(since))?;
+/// assert_eq!([y.shape(), z.shape()], [[3], [3]]);
+/// # Ok::<(), kinnor::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Shape`] and other errors of operations that do not accept the new shapes.
+pub fn set_up_all(variables: &[&Variable], since: Option<u64>) -> Result<u64> {
+    let roots: Vec<Ix> = variables.iter().map(|v| v.ix()).collect();
+    let enter = |a: &Arena, f: Ix| since.is_none_or(|since| !a.is_set_up_since(f, since));
+    loop {
+        match arena::with(|a| setup::forward(a, &roots, enter).map(|_| a.reshapes())) {
+            Ok(reshapes) => return Ok(reshapes),
+            Err(Stop::Error(error)) => return Err(error),
+            Err(Stop::SetUp(f)) => set_up_outside(f)?,
+        }
+    }
+}
+
 /// Makes variables persistent until it is dropped. Excludes variables that already were.
 struct Persistent<'a>(Vec<&'a Variable>);
 
@@ -226,7 +259,8 @@ fn run(roots: &[Ix], options: &ForwardOptions<'_>, mut closed: Option<&mut Close
         let made = arena::with(|a| -> Result<(Option<Validity>, u64), Stop> {
             roots::introduce(a, roots, policy, budget);
             let kept = if cacheable { CachedPlan::take_forward(a, roots[0], &key) } else { None };
-            optimise = kept.is_some() && budget.is_none();
+            // A run that clears its buffers serves its results only, often once for each new shape.
+            optimise = (kept.is_some() || options.clear_buffer) && budget.is_none();
             let (plan, validity) = if let Some((plan, validity)) = kept {
                 (plan, Some(validity))
             } else {

@@ -17,12 +17,13 @@ from .definitions import definition
 from .expansion import BUDGET, Budget
 from .shared import SharedValues
 from .tables import TABLE
-from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow
+from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow, note_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from .following import Following
     from .values import Row
 
 __all__ = ["Builder", "constant", "outputs_of"]
@@ -98,6 +99,7 @@ class Builder:
         compute: Callable[[list[Value]], bool],
         start: int = 0,
         stop: int | None = None,
+        following: Following | None = None,
     ) -> None:
         """Builds nodes, and adds their outputs to the values.
 
@@ -106,6 +108,7 @@ class Builder:
             compute: Turns variables on which shapes depend into constants. Returns True if it did.
             start: Index of the first node.
             stop: Index of the node after the last one.
+            following: Notes what depends on lengths of the inputs.
 
         Raises:
             NeedsValuesError: If shapes depend on values of inputs.
@@ -114,7 +117,7 @@ class Builder:
         """
         self.watched.clear()
         with auto_forward(False), _computing(compute, self._budget):
-            self._run(self._graph, values, start=start, stop=stop)
+            self._run(self._graph, values, start=start, stop=stop, following=following)
 
     def shared_variables(self) -> list[Variable]:
         """The constants that all graphs of the model share, as far as graphs read them."""
@@ -139,6 +142,7 @@ class Builder:
         versions: Mapping[str, int] | None = None,
         start: int = 0,
         stop: int | None = None,
+        following: Following | None = None,
     ) -> None:
         """Builds a graph, a part of it, or an operator's definition, and adds the outputs to `values`.
 
@@ -155,9 +159,14 @@ class Builder:
         values.update(self._shared.values)
         for at, node in enumerate(each(nodes, "build ONNX") if not start else nodes, start):
             self.at = at
-            if at not in self._shared.nodes:
+            if at in self._shared.nodes:
+                continue
+            if following is None:
                 self._add(node, values, versions)
-                self._shared.note(at, node, values)
+            else:
+                with following.node(at, node, values):
+                    self._add(node, values, versions)
+            self._shared.note(at, node, values)
 
     def node(self, at: int, values: Mapping[str, Value | None]) -> Node:
         """A node of the model with its inputs.
@@ -235,6 +244,7 @@ class Builder:
 
     def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
         """The outputs of a node whose operator is defined by other operators."""
+        note_lengths()
         try:
             function = definition(held.proto, versions, held.inputs)
         except LookupError:
@@ -323,6 +333,8 @@ def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node by a table row, folded if all inputs are constants."""
     if not row.takes_words and any(isinstance(value, Words) for value in node.inputs):
         return _moved_words(node, row)
+    if not row.is_free:
+        note_lengths()
     given = [value for value in node.inputs if value is not None]
     is_known, sources = True, _NO_SOURCES
     for held in (*given, *node.captured):

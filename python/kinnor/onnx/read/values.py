@@ -22,16 +22,19 @@ if TYPE_CHECKING:
 __all__ = [
     "COMPUTES",
     "MOST_FIXED",
+    "TRACE",
     "NeedsValuesError",
     "Node",
     "OnnxError",
     "Row",
+    "Trace",
     "Value",
     "cast",
     "check_computed",
     "check_size",
     "check_whole",
     "may_outgrow",
+    "note_lengths",
 ]
 
 MOST_FIXED = 1 << 18
@@ -147,6 +150,30 @@ COMPUTES: ContextVar[Callable[[list[Value]], bool]] = ContextVar("computes", def
 """A function that turns variables into constants while a graph is built. Returns True if it did."""
 
 
+class Trace:
+    """What the functions of one node depend on, noted while they are built.
+
+    Attributes:
+        has_lengths: True if an argument of a function may follow from lengths of the inputs of the model.
+    """
+
+    __slots__ = ("has_lengths",)
+
+    def __init__(self) -> None:
+        self.has_lengths = False
+
+
+TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
+"""The trace of the current node, if the graph will be given inputs of other shapes."""
+
+
+def note_lengths() -> None:
+    """Notes that the functions of the current node may depend on lengths of the inputs of the model."""
+    trace = TRACE.get()
+    if trace is not None:
+        trace.has_lengths = True
+
+
 class Value:
     """A tensor of a graph while it is built: a constant array or a variable, with its ONNX element type.
 
@@ -156,7 +183,12 @@ class Value:
         is_parameter: Whether the variable is a parameter.
         sources: The inputs of the model on which it depends.
         restore: Reloads the values of variables that were freed.
+
+    Attributes:
+        has_lengths: True for a constant that follows from lengths of the inputs of the model.
     """
+
+    has_lengths = False
 
     def __init__(
         self,
@@ -181,6 +213,8 @@ class Value:
             if self._restore is not None:
                 self._restore([self.variable])
             return cast(self.variable.d, self.dtype)
+        if self.has_lengths:
+            note_lengths()
         return self._array
 
     @property
@@ -238,6 +272,41 @@ class Value:
         if array is None:
             raise NeedsValuesError(self.sources)
         return array
+
+    def is_equal(self, other: Value) -> bool:
+        """True if another constant has the same elements and type.
+
+        Args:
+            other: The constant.
+        """
+        a, b = self._array, other._array
+        return (
+            a is not None
+            and b is not None
+            and self.dtype == other.dtype
+            and a.shape == b.shape
+            and a.tobytes() == b.tobytes()
+        )
+
+    def take_variable(self, other: Value) -> None:
+        """Takes over the variable of a constant, which gets the elements of this one.
+
+        Args:
+            other: The constant.
+
+        Raises:
+            OnnxError: If the variable does not fit.
+        """
+        variable, array = other._variable, self._array
+        if variable is None or array is None:
+            return
+        if other._array is None or other._array.ndim != array.ndim or other.dtype != self.dtype:
+            raise OnnxError(f"expected a constant like {other.dtype}{other.shape}, got {self.dtype}{self.shape}")
+        check_whole(array, "a constant")
+        if array.shape != other._array.shape:
+            variable.reset_shape(array.shape, True)
+        variable.d = array
+        self._variable = variable
 
     def becomes(self, array: NDArray[Any]) -> None:
         """Turns a computed value into a constant.
@@ -408,9 +477,12 @@ class Row:
             run.
         dtype: The element type of the outputs; by default the type of the first input.
         takes_words: True if it looks at strings.
+        is_free: True if `build` makes the same functions with the same arguments for inputs of other lengths. It calls
+            `note_lengths` where that does not hold.
     """
 
     build: Callable[[Node], Any]
     fold: Callable[[Node], Any] | None = None
     dtype: Any = None
     takes_words: bool = False
+    is_free: bool = False

@@ -22,6 +22,7 @@ from ..read.array_function import DIFFERENTIATES
 from ..read.building import Builder, constant, outputs_of
 from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
 from ..read.described import described, metadata_of
+from ..read.following import Following
 from ..read.message import TensorFile
 from ..read.originals import Originals
 from ..read.trained import Uses, constant_nodes
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from .static_graph import StaticGraph
 
 __all__ = ["Model", "load"]
+
+_MOST_LEFT = 256
+"""Limit on the shapes that are remembered after their graph was given inputs of other lengths."""
+
+_WITH_LEVELS = ("QGemm", "QuantizeLinear")
+"""Operators that quantize with a constant scale."""
 
 _FROZEN = {"BatchNormalization": (3, 4)}
 """Inputs that are running statistics and are not trained."""
@@ -120,8 +127,14 @@ class Model:
         self._pools: dict[Any, GraphPool[StaticGraph]] = {}
         # Pools by shapes and types alone, for a fast lookup in calls with arrays only.
         self._known: dict[Any, GraphPool[StaticGraph]] = {}
+        # Keys whose graph was given inputs of other lengths.
+        self._left: dict[Any, None] = {}
         # The parameters that graphs read, including graphs that are out of the cache but still run.
         self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
+        # Layers of levels are found by shapes.
+        self._may_follow = bool(self.inputs) and not any(
+            "QLinear" in node.op_type or node.op_type in _WITH_LEVELS for node in graph.node
+        )
         self._proto = reading.without_arrays(proto, moved)
         floats = [value.variable for value in self._constants.values() if value.dtype.kind == "f"]
         folding = Folding(floats, self._restore)
@@ -229,6 +242,7 @@ class Model:
         self._graphs.clear()
         self._pools.clear()
         self._known.clear()
+        self._left.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock.held():
@@ -354,9 +368,11 @@ class Model:
         graph = None if pool is None else pool.free()
         if pool is not None and graph is not None:
             return pool, graph
+        if pool is None and (moved := self._moved(given)) is not None:
+            return moved
         while True:
             try:
-                inputs, values = self._built(given)
+                inputs, values, following = self._built(given)
                 break
             except StageEndsError as end:
                 self._split = end.at  # with these shapes, an earlier node needs values
@@ -364,26 +380,71 @@ class Model:
             self._originals.restore()  # later stages may read any parameter
         if self._is_computed_at_once:
             return GraphPool(), self._stages.graph(inputs, values)
-        graph = self._stages.graph(inputs, values, self._split)
+        graph = self._stages.graph(inputs, values, self._split, following)
         # The key is computed again, as building may have found inputs on which shapes depend.
-        key = self._key(given)
+        pool = self._pool(self._key(given), graph)
+        pool.add()
+        self._note_taken(pool, graph)
+        self._release()
+        self._note_known(given, pool)
+        return pool, graph
+
+    def _pool(self, key: Any, graph: StaticGraph) -> GraphPool[StaticGraph]:
+        """Returns the pool of a key, which a graph opens if there is none."""
         pool = self._pools.get(key)
         if pool is None:
             pool = GraphPool()
             keep(self._graphs, key, graph)
             self._pools = {k: self._pools.get(k, pool) for k in self._graphs}
             self._known.clear()
-        pool.add()
-        self._note_taken(pool, graph)
-        self._release()
-        if not self._fixed and tensors.keys() == given.keys():
+        return pool
+
+    def _note_known(self, given: Mapping[str, Any], pool: GraphPool[StaticGraph]) -> None:
+        """Enters a pool for the fast lookup."""
+        if not self._fixed and parts(given).keys() == given.keys():
             self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = pool
-        return pool, graph
+
+    def _moved(self, given: Mapping[str, Any]) -> tuple[GraphPool[StaticGraph], StaticGraph] | None:
+        """Gives the oldest free graph inputs of other lengths. Returns it and its new pool, or None if none fits.
+
+        Shapes that come back after their graph was moved get a graph of their own.
+        """
+        key = self._key(given)
+        if key in self._left:
+            return None
+        kinds = [(name, x.ndim, x.dtype) for name, x in given.items() if isinstance(x, np.ndarray)]
+        for old, first in self._graphs.items():
+            pool = self._pools[old]
+            if first.following is None or [(n, len(shape), np.dtype(d)) for n, shape, d, _ in old[1]] != kinds:
+                continue
+            graph = pool.free()
+            if graph is None:
+                continue
+            taken = self._taken.get(pool, set())
+            if not pool.remove():
+                del self._graphs[old], self._pools[old]
+                self._known.clear()
+            while len(self._left) >= _MOST_LEFT:
+                del self._left[next(iter(self._left))]
+            self._left[old] = None
+            try:
+                self._stages.move(graph, given)
+            except Exception:
+                return None  # building the graph anew shows if the inputs are wrong
+            moved = self._pool(key, graph)
+            moved.add()
+            self._taken.setdefault(moved, set()).update(taken)
+            self._note_known(given, moved)
+            return moved, graph
+        return None
 
     def _built(
         self, given: Mapping[str, Any], is_whole: bool = False
-    ) -> tuple[list[tuple[str, Variable]], dict[str, Value | None]]:
-        """Input variables, and values of all nodes or the first stage. Inputs on which shapes depend are constants."""
+    ) -> tuple[list[tuple[str, Variable]], dict[str, Value | None], Following | None]:
+        """Input variables, and values of all nodes or the first stage. Inputs on which shapes depend are constants.
+
+        Also what gives the graph inputs of other lengths, if that is possible.
+        """
         tensors = parts(given)
         while True:
             inputs: list[tuple[str, Variable]] = []
@@ -411,8 +472,15 @@ class Model:
                 values[name] = entered(name, given[name], enter)
             try:
                 is_whole |= self._is_computed_at_once
-                self._stages.build(values, tensors, 0, None if is_whole else self._split, is_kept=not is_whole)
-                return inputs, values
+                following = None
+                if self._may_follow and not is_whole and self._split is None:
+                    following = Following({name: values[name] for name in self.inputs})
+                stop = None if is_whole else self._split
+                self._stages.build(values, tensors, 0, stop, is_kept=not is_whole, following=following)
+                if following is not None and not following.is_possible:
+                    self._may_follow = False
+                    continue
+                return inputs, values, following
             except StageEndsError:
                 raise
             except NeedsValuesError as needed:

@@ -12,13 +12,14 @@ from ..read.building import outputs_of
 from ..read.containers import Absent, Items, Maps, Words
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value, check_whole
 from .repeated import RepeatedNode, numbers
-from .static_graph import StaticGraph
+from .static_graph import StaticGraph, computed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...rewrite.folding import Folding
     from ..read.building import Builder
+    from ..read.following import Following
 
 __all__ = ["StageEndsError", "Stages", "keep", "readable"]
 
@@ -68,7 +69,11 @@ class Stages:
         self._builder.begin()
 
     def graph(
-        self, inputs: Sequence[tuple[str, Variable]], values: Mapping[str, Value | None], stop: int | None = None
+        self,
+        inputs: Sequence[tuple[str, Variable]],
+        values: Mapping[str, Value | None],
+        stop: int | None = None,
+        following: Following | None = None,
     ) -> StaticGraph:
         """A static graph of built values. Its outputs are the model's outputs, or the inputs of nodes from `stop` on.
 
@@ -76,6 +81,7 @@ class Stages:
             inputs: The inputs by name.
             values: The values from `build`.
             stop: Index of the node after the last one; None for the whole model.
+            following: Makes the graph fit for inputs of other lengths.
         """
         outputs: list[tuple[str, Value | None]]
         if stop is None:
@@ -84,13 +90,48 @@ class Stages:
             read = reading.names_read(self._graph.node[stop:]) | {held.name for held in self._graph.output}
             read.difference_update(self._constants)
             outputs = [(name, value) for name, value in values.items() if name in read]
-        made = StaticGraph(inputs, outputs, self._builder.watched)
-        if stop is not None:
-            made.stop = stop
         if self.folding is not None:
             self.folding.share(self._builder.shared_variables())
+        if following is not None:
+            self._fold_apart(following, inputs, values, outputs)
+        made = StaticGraph(inputs, outputs, self._builder.watched)
+        made.following = following
+        if stop is not None:
+            made.stop = stop
+        if self.folding is not None and following is None:
             self.folding.fold(made.roots, [*made.inputs, *self._carried])
         return made
+
+    def _fold_apart(
+        self,
+        following: Following,
+        inputs: Sequence[tuple[str, Variable]],
+        values: Mapping[str, Value | None],
+        outputs: Sequence[tuple[str, Value | None]],
+    ) -> None:
+        """Folds a graph without the nodes that depend on lengths, and then each of them."""
+        found = computed(outputs)
+        more, given = following.parts(values)
+        if self.folding is not None:
+            whole = [x for x in found if x.parent is not None]
+            self.folding.fold([*whole, *more], [*(variable for _, variable in inputs), *given])
+        following.join(values, self._builder.watched, self.folding, found)
+
+    def move(self, graph: StaticGraph, given: Mapping[str, Any]) -> None:
+        """Gives a graph inputs of other lengths. After an error the graph cannot be used.
+
+        Args:
+            graph: The graph.
+            given: The inputs by name.
+
+        Raises:
+            OnnxError: If the graph for these inputs has other functions.
+        """
+        following = graph.following
+        if following is None:
+            raise OnnxError("expected a graph that can be given other lengths, got another")
+        now = following.move(self._builder, self.folding, given, computed(graph.outputs))
+        graph.outputs = [(name, now.get(name, value)) for name, value in graph.outputs]
 
     def build(
         self,
@@ -99,6 +140,7 @@ class Stages:
         start: int,
         stop: int | None = None,
         is_kept: bool = True,
+        following: Following | None = None,
     ) -> None:
         """Builds nodes.
 
@@ -108,6 +150,7 @@ class Stages:
             start: Index of the first node.
             stop: Index of the node after the last one.
             is_kept: Whether the graph will be cached for other values. If not, needed values are computed immediately.
+            following: Notes what depends on lengths of the inputs.
 
         Raises:
             StageEndsError: If a node of a cached graph needs computed values.
@@ -123,7 +166,7 @@ class Stages:
             _compute(held)
             return True
 
-        self._builder.build(values, compute, start=start, stop=stop)
+        self._builder.build(values, compute, start=start, stop=stop, following=following)
 
     def _may_compute(self, held: list[Value], tensors: Mapping[str, Any]) -> bool:
         """True if variables depend on floats or large inputs, so that no graph can be cached for their values."""

@@ -13,9 +13,10 @@ from ..read.values import Value, cast, check_computed, check_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..read.following import Following
     from .repeated import RepeatedNode
 
-__all__ = ["StaticGraph"]
+__all__ = ["StaticGraph", "computed"]
 
 
 _BORROWED_FROM = 1 << 15
@@ -34,9 +35,22 @@ class StaticGraph:
         stop: Index of the node that ends the graph because it needs computed values. None if the graph is complete.
         repeated: That node with constant inputs; None before its second run.
         later: Graphs of the nodes after it, by the shapes of its outputs.
+        following: Gives the graph inputs of other lengths. None if that is not possible.
     """
 
-    __slots__ = ("_borrowed", "_titles", "inputs", "later", "names", "outputs", "repeated", "roots", "stop", "watched")
+    __slots__ = (
+        "_borrowed",
+        "_titles",
+        "following",
+        "inputs",
+        "later",
+        "names",
+        "outputs",
+        "repeated",
+        "roots",
+        "stop",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -51,18 +65,18 @@ class StaticGraph:
         self.stop: int | None = None
         self.repeated: RepeatedNode | None = None
         self.later: dict[Any, StaticGraph] = {}
+        self.following: Following | None = None
         # Names of inputs and outputs in errors.
         self._titles = (
             [f"onnx.Model: input {name!r}" for name in self.names],
             [f"onnx.Model: output {name!r}" for name, _ in outputs],
         )
-        present = [held for _, held in outputs if held is not None]
-        computed = [value.variable for held in present for value in leaves(held) if not value.known]
-        self.roots = [variable for variable in computed if variable.parent is not None]
+        ends = computed(outputs)
+        self.roots = [variable for variable in ends if variable.parent is not None]
         above: set[Variable] = set()
         for root in self.roots if watched else ():
             root.visit(lambda f: above.update(f.outputs))
-        above.difference_update(computed)  # `_result` checks these
+        above.difference_update(ends)  # `_result` checks these
         self.watched = {name: variable for name, variable in watched.items() if variable in above}
         for variable in self.watched.values():
             variable.persistent = True
@@ -115,6 +129,16 @@ class StaticGraph:
         """Returns borrowed input arrays."""
         while self._borrowed:
             self._borrowed.pop().clear()
+
+
+def computed(outputs: Sequence[tuple[str, Value | None]]) -> list[Variable]:
+    """Returns the variables of the outputs that are no constants.
+
+    Args:
+        outputs: The outputs by name.
+    """
+    present = [held for _, held in outputs if held is not None]
+    return [value.variable for held in present for value in leaves(held) if not value.known]
 
 
 def _result(value: Value | None, name: str) -> Any:

@@ -11,7 +11,7 @@ from .... import functions as F
 from ...._core import Variable
 from ....rewrite.int8.dynamic import rounded
 from ..containers import Absent, Items
-from ..values import Row
+from ..values import Row, note_lengths
 from .building import binary, expand, folded, many, per_channel, reshape, unary
 
 if TYPE_CHECKING:
@@ -114,7 +114,11 @@ def _celu(node: Node) -> Any:
 def _prelu(node: Node) -> Variable:
     """Builds `PRelu`."""
     x, slope = node.x(0), node.x(1)
-    slope = per_channel(slope, 1, x.ndim) if node.version < 7 else slope
+    if node.version < 7:
+        note_lengths()
+        slope = per_channel(slope, 1, x.ndim)
+    if slope.size != 1:
+        note_lengths()  # the lengths decide which function it is
     wide = [axis - slope.ndim for axis, length in enumerate(slope.shape) if length != 1]
     if x.ndim and (not wide or (len(wide) == 1 and slope.size == x.shape[wide[0]])):
         return F.prelu(x, reshape(slope, (slope.size,)), x.ndim + wide[0] if wide else 0)
@@ -158,6 +162,7 @@ def _where(node: Node) -> Any:
 
 def _halved(x: Variable) -> Variable:
     """Elements rounded to float16. Its gradient is the identity where results are finite."""
+    note_lengths()
     at_least, most = 2.0**-14, 65504.0
     exponent = F.floor(F.log(F.maximum_scalar(F.abs(x), at_least)) * (1 / math.log(2)))
     unit = F.r_pow_scalar(F.minimum_scalar(exponent, 15.0) - 10.0, 2.0)
@@ -198,6 +203,7 @@ def matmul(a: Variable, b: Variable) -> Variable:
         b: Right factor.
     """
     if a.ndim == 1 or b.ndim == 1:
+        note_lengths()
         left = reshape(a, (1, a.shape[0])) if a.ndim == 1 else a
         right = reshape(b, (b.shape[0], 1)) if b.ndim == 1 else b
         y = matmul(left, right)
@@ -209,6 +215,8 @@ def matmul(a: Variable, b: Variable) -> Variable:
         return reshape(y, shape)
     if b.ndim == 2 and a.ndim > 2 and a.size:
         return F.affine(a, b, base_axis=a.ndim - 1)
+    if a.ndim != b.ndim or not a.size:
+        note_lengths()
     return a @ b
 
 
@@ -220,6 +228,8 @@ def gemm(node: Node) -> Variable:
     """
     a, b = node.x(0), node.x(1)
     alpha, beta = node.get("alpha", 1.0), node.get("beta", 1.0)
+    if node.value(1).sources or (node.has(2) and node.value(2).sources):
+        note_lengths()  # the shape of the bias decides which function it is
     if (
         not node.get("transA", 0)
         and alpha == beta == 1.0
@@ -252,10 +262,13 @@ def _softmax(function: Any) -> Row:
         if node.version >= 13:
             return function(x, axis=node.get("axis", -1))
         axis = node.get("axis", 1) % x.ndim
+        if axis == x.ndim - 1:
+            return function(x, axis=axis)
+        note_lengths()
         flat = reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
         return reshape(function(flat, axis=1), x.shape)
 
-    return Row(build)
+    return Row(build, is_free=True)
 
 
 def _hardmax(node: Node) -> Variable:
@@ -303,49 +316,49 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Asinh"): unary(F.asinh),
     ("", "Atan"): unary(F.atan),
     ("", "Atanh"): unary(F.atanh),
-    ("", "Cast"): Row(_cast, _cast),
-    ("", "CastLike"): Row(_cast, _cast),
+    ("", "Cast"): Row(_cast, _cast, is_free=True),
+    ("", "CastLike"): Row(_cast, _cast, is_free=True),
     ("", "Ceil"): unary(F.ceil),
-    ("", "Celu"): Row(_celu),
-    ("", "Clip"): Row(_clip),
+    ("", "Celu"): Row(_celu, is_free=True),
+    ("", "Clip"): Row(_clip, is_free=True),
     ("", "Cos"): unary(F.cos),
     ("", "Cosh"): unary(F.cosh),
-    ("", "Div"): Row(_div, _fold_div),
-    ("", "Dropout"): Row(_dropout),
+    ("", "Div"): Row(_div, _fold_div, is_free=True),
+    ("", "Dropout"): Row(_dropout, is_free=True),
     ("", "Einsum"): Row(_einsum),
     ("", "Elu"): unary(F.elu, alpha=1.0),
     ("", "Equal"): binary(F.equal, np.equal, np.bool_),
     ("", "Erf"): unary(F.erf),
     ("", "Exp"): unary(F.exp),
     ("", "Floor"): unary(F.floor),
-    ("", "Gelu"): Row(_gelu),
-    ("", "Gemm"): Row(gemm),
+    ("", "Gelu"): Row(_gelu, is_free=True),
+    ("", "Gemm"): Row(gemm, is_free=True),
     ("", "Greater"): binary(F.greater, np.greater, np.bool_),
     ("", "GreaterOrEqual"): binary(F.greater_equal, np.greater_equal, np.bool_),
     ("", "Hardmax"): Row(_hardmax),
-    ("", "HardSigmoid"): Row(_hard_sigmoid),
-    ("", "HardSwish"): Row(lambda node: F.hard_swish(node.x())),
-    ("", "Identity"): Row(_identity, lambda node: node.value(0)),
-    ("", "IsInf"): Row(_is_inf, dtype=np.bool_),
+    ("", "HardSigmoid"): Row(_hard_sigmoid, is_free=True),
+    ("", "HardSwish"): Row(lambda node: F.hard_swish(node.x()), is_free=True),
+    ("", "Identity"): Row(_identity, lambda node: node.value(0), is_free=True),
+    ("", "IsInf"): Row(_is_inf, dtype=np.bool_, is_free=True),
     ("", "IsNaN"): unary(F.isnan, np.bool_),
     ("", "LeakyRelu"): unary(F.leaky_relu, alpha=0.01),
     ("", "Less"): binary(F.less, np.less, np.bool_),
     ("", "LessOrEqual"): binary(F.less_equal, np.less_equal, np.bool_),
     ("", "Log"): unary(F.log),
     ("", "LogSoftmax"): _softmax(F.log_softmax),
-    ("", "MatMul"): Row(lambda node: matmul(node.x(0), node.x(1))),
+    ("", "MatMul"): Row(lambda node: matmul(node.x(0), node.x(1)), is_free=True),
     ("", "Max"): many(F.maximum2),
-    ("", "Mean"): Row(_mean),
+    ("", "Mean"): Row(_mean, is_free=True),
     ("", "Min"): many(F.minimum2),
     ("", "Mish"): unary(F.mish),
     ("", "Mod"): Row(_mod, lambda node: (np.fmod if node.get("fmod", 0) else np.mod)(node.static(0), node.static(1))),
     ("", "Mul"): binary(F.mul2, np.multiply),
-    ("", "Neg"): Row(lambda node: -node.x(), folded(np.negative)),
+    ("", "Neg"): Row(lambda node: -node.x(), folded(np.negative), is_free=True),
     ("", "Not"): unary(F.logical_not, np.bool_),
     ("", "Or"): binary(F.logical_or, np.logical_or, np.bool_),
-    ("", "PRelu"): Row(_prelu),
-    ("", "Pow"): Row(_pow),
-    ("", "Reciprocal"): Row(lambda node: F.r_div_scalar(node.x(), 1.0)),
+    ("", "PRelu"): Row(_prelu, is_free=True),
+    ("", "Pow"): Row(_pow, is_free=True),
+    ("", "Reciprocal"): Row(lambda node: F.r_div_scalar(node.x(), 1.0), is_free=True),
     ("", "Relu"): unary(F.relu),
     ("", "Round"): unary(rounded),
     ("", "Selu"): Row(
@@ -357,24 +370,26 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ),
     ("", "Shrink"): Row(_shrink),
     ("", "Sigmoid"): unary(F.sigmoid),
-    ("", "Sign"): Row(lambda node: F.sign(node.x(), alpha=0.0)),
+    ("", "Sign"): Row(lambda node: F.sign(node.x(), alpha=0.0), is_free=True),
     ("", "Sin"): unary(F.sin),
     ("", "Sinh"): unary(F.sinh),
     ("", "Softmax"): _softmax(F.softmax),
     ("", "Softplus"): unary(F.softplus),
     ("", "Softsign"): unary(F.softsign),
-    ("", "Sqrt"): Row(lambda node: F.pow_scalar(node.x(), 0.5)),
+    ("", "Sqrt"): Row(lambda node: F.pow_scalar(node.x(), 0.5), is_free=True),
     ("", "Sub"): binary(F.sub2, np.subtract),
     ("", "Sum"): many(F.add2),
-    ("", "Swish"): Row(lambda node: node.x() * F.sigmoid(node.x() * node.get("alpha", 1.0))),
+    ("", "Swish"): Row(lambda node: node.x() * F.sigmoid(node.x() * node.get("alpha", 1.0)), is_free=True),
     ("", "Tan"): unary(F.tan),
     ("", "Tanh"): unary(F.tanh),
     ("", "ThresholdedRelu"): Row(_thresholded),
     ("", "Where"): Row(_where, lambda node: np.where(node.static(0), node.static(1), node.static(2))),
     ("", "Xor"): binary(F.logical_xor, np.logical_xor, np.bool_),
-    ("com.microsoft", "BiasGelu"): Row(_biased),
-    ("com.microsoft", "FastGelu"): Row(_fast_gelu),
-    ("com.microsoft", "Gelu"): Row(_biased),
-    ("com.microsoft", "QuickGelu"): Row(lambda node: node.x() * F.sigmoid(node.x() * node.get("alpha", 1.702))),
+    ("com.microsoft", "BiasGelu"): Row(_biased, is_free=True),
+    ("com.microsoft", "FastGelu"): Row(_fast_gelu, is_free=True),
+    ("com.microsoft", "Gelu"): Row(_biased, is_free=True),
+    ("com.microsoft", "QuickGelu"): Row(
+        lambda node: node.x() * F.sigmoid(node.x() * node.get("alpha", 1.702)), is_free=True
+    ),
 }
 """One row for each operator."""

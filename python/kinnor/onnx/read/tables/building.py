@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import functions as F
-from ..values import Node, Row
+from ..values import Node, Row, note_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,7 +74,9 @@ def unary(function: Callable[..., Variable], dtype: Any = None, **attributes: An
         dtype: The element type of its output.
         attributes: Arguments read from attributes of the same name, with their defaults.
     """
-    return Row(lambda node: function(node.x(), **{k: node.get(k, v) for k, v in attributes.items()}), dtype=dtype)
+    return Row(
+        lambda node: function(node.x(), **{k: node.get(k, v) for k, v in attributes.items()}), dtype=dtype, is_free=True
+    )
 
 
 def binary(function: Callable[..., Variable], fold: Callable[..., Any] | None = None, dtype: Any = None) -> Row:
@@ -90,10 +92,11 @@ def binary(function: Callable[..., Variable], fold: Callable[..., Any] | None = 
         """Applies the function. Old versions align the second input at `axis`."""
         a, b = node.x(0), node.x(1)
         if node.version < 7 and "axis" in node.attributes:
+            note_lengths()
             b = reshape(b, (*b.shape, *[1] * (a.ndim - node.get("axis") % a.ndim - b.ndim)))
         return function(a, b)
 
-    return Row(build, folded(fold), dtype)
+    return Row(build, folded(fold), dtype, is_free=True)
 
 
 def many(function: Callable[..., Variable]) -> Row:
@@ -110,7 +113,7 @@ def many(function: Callable[..., Variable]) -> Row:
             y = function(y, node.x(i))
         return F.identity(y) if len(node.inputs) == 1 else y
 
-    return Row(build)
+    return Row(build, is_free=True)
 
 
 def folded(fold: Callable[..., Any] | None) -> Callable[[Node], Any] | None:

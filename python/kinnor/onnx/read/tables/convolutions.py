@@ -10,7 +10,7 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ...._python_functions.detection import resampled
-from ..values import Row
+from ..values import Row, note_lengths
 from .building import per_channel
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def _pads(
         return list(zip(given[:n], given[n:], strict=True))
     if auto == "VALID":
         return [(0, 0)] * n
+    note_lengths()
     found = []
     for length, k, s, d in zip(lengths, kernel, strides, dilations, strict=True):
         whole = max((-(-length // s) - 1) * s + (k - 1) * d + 1 - length, 0)
@@ -119,6 +120,7 @@ def _pool_setup(node: Node, x: Variable) -> Any:
     pads = _pads(node, x.shape[2:], kernel, strides, dilations)
     extra = [0] * n
     if node.get("ceil_mode", 0):
+        note_lengths()
         for k, (length, size, s, d, (low, high)) in enumerate(
             zip(x.shape[2:], kernel, strides, dilations, pads, strict=True)
         ):
@@ -160,6 +162,7 @@ def maximal(node: Node, x: Variable) -> Any:
     pads, extra, kernel, strides = _pool_setup(node, x)
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     if (dilations := _dilated(node)) is not None:
+        note_lengths()
         return reduce(F.maximum2, _windows(_framed(x, ends, -np.inf), kernel, strides, dilations))
     if all(low == high < size for (low, high), size in zip(ends, kernel, strict=True)):
         return F.max_pooling(x, kernel, strides, pad=[low for low, _ in ends])
@@ -179,6 +182,7 @@ def averaged(node: Node, x: Variable) -> Variable:
     dilations = _dilated(node)
     if not np.any(ends) and dilations is None:
         return F.average_pooling(x, kernel, strides)
+    note_lengths()
 
     def summed(x: Variable) -> Variable:
         """The sums over all windows."""
@@ -212,7 +216,7 @@ def _lp_pool(node: Node) -> Variable:
 
 def _over_space(function: Any) -> Row:
     """A row for a reduction of all spatial axes."""
-    return Row(lambda node: function(node.x(), axis=list(range(2, node.x().ndim)), keepdims=True))
+    return Row(lambda node: function(node.x(), axis=list(range(2, node.x().ndim)), keepdims=True), is_free=True)
 
 
 def _resize(node: Node) -> Variable:
@@ -358,13 +362,13 @@ def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
 
 
 CONVOLUTIONS: dict[tuple[str, str], Row] = {
-    ("", "AveragePool"): Row(lambda node: averaged(node, node.x())),
-    ("", "Conv"): Row(lambda node: convolved(node, node.x(0), node.x(1), node.optional(2))),
+    ("", "AveragePool"): Row(lambda node: averaged(node, node.x()), is_free=True),
+    ("", "Conv"): Row(lambda node: convolved(node, node.x(0), node.x(1), node.optional(2)), is_free=True),
     ("", "ConvTranspose"): Row(_conv_transpose),
     ("", "GlobalAveragePool"): _over_space(F.mean),
     ("", "GlobalMaxPool"): _over_space(F.max),
     ("", "LpPool"): Row(_lp_pool),
-    ("", "MaxPool"): Row(lambda node: maximal(node, node.x())),
+    ("", "MaxPool"): Row(lambda node: maximal(node, node.x()), is_free=True),
     ("", "Resize"): Row(_resize),
     ("", "Upsample"): Row(_resize),
 }

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .... import functions as F
-from ..values import Row
+from ..values import Row, note_lengths
 from .building import per_channel, reshape
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ def _batch(node: Node) -> Any:
     if node.get("training_mode", 0) or node.n_outputs > 1:
         raise node.unsupported("expected training_mode to be off, got statistics as outputs")
     x = node.x(0)
+    if any(node.value(i).sources for i in (1, 2, 3, 4)):
+        note_lengths()
     gamma, beta, mean, variance = (per_channel(node.x(i), 1, x.ndim) for i in (1, 2, 3, 4))
     if x.ndim < 2 or node.x(1).size == 1:
         return (x - mean) / F.pow_scalar(variance + node.get("epsilon", 1e-5), 0.5) * gamma + beta
@@ -70,6 +72,8 @@ def _layer(node: Node) -> Any:
     x = node.x(0)
     axis = node.get("axis", -1) % x.ndim
     eps, gamma, beta = node.get("epsilon", 1e-5), node.x(1), node.optional(2)
+    if any(held is not None and (held.sources or 1 in held.shape) for held in node.inputs[1:]):
+        note_lengths()  # the shapes of scale and shift decide which function it is
     if not any(node.proto.output[1:]) and all(held is None or held.shape == x.shape[axis:] for held in (gamma, beta)):
         return normalized(x, axis, eps, gamma, beta)
     y, mean, scale = standardized(x, list(range(axis, x.ndim)), eps)
@@ -155,16 +159,16 @@ def _skip_layer(node: Node) -> Any:
 
 
 NORMALIZATION: dict[tuple[str, str], Row] = {
-    ("", "BatchNormalization"): Row(_batch),
+    ("", "BatchNormalization"): Row(_batch, is_free=True),
     ("", "GroupNormalization"): Row(_group),
     ("", "InstanceNormalization"): Row(_instance),
     ("", "LRN"): Row(_lrn),
-    ("", "LayerNormalization"): Row(_layer),
+    ("", "LayerNormalization"): Row(_layer, is_free=True),
     ("", "LpNormalization"): Row(_lp),
     ("", "MeanVarianceNormalization"): Row(_mean_variance),
     ("", "RMSNormalization"): Row(_rms),
     ("", "SimplifiedLayerNormalization"): Row(_rms),
-    ("com.microsoft", "LayerNormalization"): Row(_layer),
+    ("com.microsoft", "LayerNormalization"): Row(_layer, is_free=True),
     ("com.microsoft", "SkipLayerNormalization"): Row(_skip_layer),
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): Row(_skip_layer),
 }

@@ -8,7 +8,7 @@ import numpy as np
 
 from .... import functions as F
 from ....rewrite.int8.dynamic import dynamic_parameters, rounded
-from ..values import OnnxError, Row, Value
+from ..values import OnnxError, Row, Value, note_lengths
 from .arithmetic import matmul
 from .building import constant, expand, per_channel, reshape
 from .convolutions import convolved
@@ -26,6 +26,7 @@ def _along(node: Node, i: int) -> Variable:
     """Input `i`, a scale or zero point, reshaped or expanded to broadcast to input 0."""
     x, held = node.value(0), node.x(i)
     if node.get("block_size", 0):
+        note_lengths()
         return _of_blocks(held, x.shape, node.get("axis", 1) % max(len(x.shape), 1), node.get("block_size"))
     return (
         per_channel(held, node.get("axis", 1) % max(len(x.shape), 1), len(x.shape))
@@ -205,14 +206,14 @@ def _qlinear_conv(node: Node) -> Value:
 
 
 QUANTIZATION: dict[tuple[str, str], Row] = {
-    ("", "ConvInteger"): Row(_conv_integer, dtype=np.int32),
-    ("", "DequantizeLinear"): Row(_dequantize),
-    ("", "DynamicQuantizeLinear"): Row(_dynamic),
-    ("", "MatMulInteger"): Row(_matmul_integer, dtype=np.int32),
+    ("", "ConvInteger"): Row(_conv_integer, dtype=np.int32, is_free=True),
+    ("", "DequantizeLinear"): Row(_dequantize, is_free=True),
+    ("", "DynamicQuantizeLinear"): Row(_dynamic, is_free=True),
+    ("", "MatMulInteger"): Row(_matmul_integer, dtype=np.int32, is_free=True),
     ("", "QLinearConv"): Row(_qlinear_conv),
     ("", "QLinearMatMul"): Row(_qlinear_matmul),
-    ("", "QuantizeLinear"): Row(_quantize),
-    ("com.microsoft", "DequantizeLinear"): Row(_dequantize),
+    ("", "QuantizeLinear"): Row(_quantize, is_free=True),
+    ("com.microsoft", "DequantizeLinear"): Row(_dequantize, is_free=True),
     ("com.microsoft", "QGemm"): Row(_qgemm),
     ("com.microsoft", "QLinearAdd"): _with_two(lambda a, b: a + b),
     ("com.microsoft", "QLinearConcat"): Row(_qlinear_concat),
@@ -221,6 +222,6 @@ QUANTIZATION: dict[tuple[str, str], Row] = {
     ("com.microsoft", "QLinearMul"): _with_two(lambda a, b: a * b),
     ("com.microsoft", "QLinearSigmoid"): _with_one(lambda _, x: F.sigmoid(x)),
     ("com.microsoft", "QLinearSoftmax"): _with_one(_softmax),
-    ("com.microsoft", "QuantizeLinear"): Row(_quantize),
+    ("com.microsoft", "QuantizeLinear"): Row(_quantize, is_free=True),
 }
 """One row for each operator."""

@@ -10,7 +10,7 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ..array_function import without_gradient
-from ..values import Node, OnnxError, Row, Value
+from ..values import Node, OnnxError, Row, Value, note_lengths
 from .building import reshape
 
 if TYPE_CHECKING:
@@ -26,14 +26,15 @@ ORDER = {"LSTM": [0, 3, 1, 2], "GRU": [1, 0, 2], "RNN": [0]}
 
 def _part(x: Variable, axis: int, start: int, stop: int) -> Variable:
     """A slice of an axis."""
-    low, high = [0] * x.ndim, list(x.shape)
+    low: list[int | None] = [None] * x.ndim
+    high = low.copy()
     low[axis], high[axis] = start, stop
     return F.slice(x, low, high, [1] * x.ndim)
 
 
 def _direction(x: Variable, k: int) -> Variable:
-    """Element `k` of the first axis, the axis of directions."""
-    return reshape(_part(x, 0, k, k + 1), x.shape[1:])
+    """Element `k` of the first axis, the axis of directions. The next axis may get another length."""
+    return F.reshape(_part(x, 0, k, k + 1), (-1, *x.shape[2:]), inplace=False)
 
 
 def _times(x: Variable, w: Variable) -> Variable:
@@ -99,6 +100,8 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
     def build(node: Node) -> list[Variable]:
         """Builds the node: as one layer if possible, else step by step."""
         x, w, r = node.x(0), node.x(1), node.x(2)
+        if node.has(4) or any(node.has(i) and node.value(i).sources for i in (1, 2, 3, 7)):
+            note_lengths()
         n_directions, size = w.shape[0], node.get("hidden_size", r.shape[-1])
         _check_activations(node, usual, ["Relu"] if kind == "RNN" else usual, n_directions)
         if node.get("layout", 0):
@@ -109,6 +112,7 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
         is_usual = kind == "RNN" or (not node.has(7) if kind == "LSTM" else bool(node.get("linear_before_reset", 0)))
         if is_usual and length:
             return _in_layout(node, _by_layer(node, kind, x, size))
+        note_lengths()
         outputs, last_h, last_c = [], [], []
         for k in range(n_directions):
             is_reverse, kept = node.get("direction", "forward") == "reverse" or k == 1, _direction(r, k)
@@ -198,13 +202,13 @@ def _in_layout(node: Node, made: list[Variable]) -> list[Variable]:
 
 def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
     """The outputs by `F.lstm`, `F.gru` or `F.rnn`, after reordering weights and gates."""
-    (length, batch, n_in), n_directions = x.shape, node.x(1).shape[0]
-    places = np.argsort(ORDER[kind])
-    gates = (n_directions, len(places), size)
+    (_, batch, n_in), n_directions = x.shape, node.x(1).shape[0]
+    order = np.argsort(ORDER[kind])
+    gates = (n_directions, len(order), size)
 
     def ours(held: Variable) -> Variable:
         """Gates in Kinnor's order."""
-        return held if kind == "RNN" else F.gather(held, Variable.from_numpy_array(places), axis=1)
+        return held if kind == "RNN" else F.gather(held, Variable.from_numpy_array(order), axis=1)
 
     w = F.concatenate(reshape(node.x(1), (*gates, n_in)), reshape(node.x(2), (*gates, size)), axis=3)
     bias = None
@@ -221,8 +225,9 @@ def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
             reshape(w, (n_directions, *w.shape[2:])),
             None if bias is None else reshape(bias, (1, n_directions, size)),
         )
-    h, c = (F.stack(*(_state(node, i, k, batch, size) for k in range(n_directions)), axis=0) for i in (5, 6))
-    states = [reshape(held, (1, *held.shape)) for held in ([h, c] if kind == "LSTM" else [h])]
+    places = [5, 6] if kind == "LSTM" else [5]
+    ends = [F.stack(*(_state(node, i, k, batch, size) for k in range(n_directions)), axis=0) for i in places]
+    states = [F.stack(end, axis=0) for end in ends]
     is_reverse = node.get("direction", "forward") == "reverse"
     arguments: dict[str, Any] = {"num_layers": 1, "bidirectional": n_directions == 2, "training": True}
     if kind == "RNN":
@@ -230,13 +235,14 @@ def _by_layer(node: Node, kind: str, x: Variable, size: int) -> list[Variable]:
     function: Any = {"LSTM": F.lstm, "GRU": F.gru, "RNN": F.rnn}[kind]
     y, *ends = function(F.flip(x, (0,)) if is_reverse else x, *states, w, None, bias, **arguments)
     y = F.flip(y, (0,)) if is_reverse else y
-    y = F.transpose(reshape(y, (length, batch, n_directions, size)), (0, 2, 1, 3))
-    return [y, *(reshape(end, end.shape[1:]) for end in ends)]
+    y = F.stack(*(_part(y, 2, k * size, (k + 1) * size) for k in range(n_directions)), axis=1)
+    return [y, *(F.reshape(end, (n_directions, -1, size), inplace=False) for end in ends)]
 
 
 def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
     """The initial state of direction `k`: input `i`, or zeros."""
     if not node.has(i):
+        note_lengths()
         return Variable.from_numpy_array(np.zeros((batch, size), np.float32))
     held = F.transpose(node.x(i), (1, 0, 2)) if node.get("layout", 0) else node.x(i)
     return _direction(held, k)
@@ -284,8 +290,8 @@ def _quantized_lstm(node: Node) -> list[Value]:
 
 RECURRENT: dict[tuple[str, str], Row] = {
     ("com.microsoft", "DynamicQuantizeLSTM"): Row(_quantized_lstm),
-    ("", "GRU"): Row(_recurrent("GRU", 3)),
-    ("", "LSTM"): Row(_recurrent("LSTM", 4)),
-    ("", "RNN"): Row(_recurrent("RNN", 1)),
+    ("", "GRU"): Row(_recurrent("GRU", 3), is_free=True),
+    ("", "LSTM"): Row(_recurrent("LSTM", 4), is_free=True),
+    ("", "RNN"): Row(_recurrent("RNN", 1), is_free=True),
 }
 """One row for each operator."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import functions as F
-from ..values import Row, Value
+from ..values import Row, Value, note_lengths
 from .building import reshape
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _reduction(
         made = fold(x, axis=tuple(_axes(node)), keepdims=bool(node.get("keepdims", 1))) if fold is not None else x
         return np.asarray(made).astype(x.dtype)
 
-    return Row(build, folded if fold is not None else None)
+    return Row(build, folded if fold is not None else None, is_free=True)
 
 
 def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_largest: bool) -> Row:
@@ -73,6 +73,7 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         held, axes = node.value(0), _axes(node)
         if all(held.shape[k] for k in axes):
             return of_some.build(node)
+        note_lengths()
         return Value(
             fold(np.empty(held.shape, held.dtype), axis=tuple(axes), keepdims=keeps(node), initial=end(held.dtype))
         )
@@ -86,7 +87,7 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         """True if the node keeps reduced axes."""
         return bool(node.get("keepdims", 1))
 
-    return Row(build, folded)
+    return Row(build, folded, is_free=True)
 
 
 def _norm(node: Node) -> Variable:
@@ -121,10 +122,11 @@ def _place(function: Any) -> Row:
         axis, keep = node.get("axis", 0) % x.ndim, bool(node.get("keepdims", 1))
         if not node.get("select_last_index", 0):
             return function(x, axis=[axis], keepdims=keep, only_index=True)
+        note_lengths()
         found = function(F.flip(x, axes=[axis]), axis=[axis], keepdims=keep, only_index=True)
         return float(x.shape[axis] - 1) - found
 
-    return Row(build, dtype=np.int64)
+    return Row(build, dtype=np.int64, is_free=True)
 
 
 def _top_k(node: Node) -> list[Value]:
@@ -156,7 +158,7 @@ def _cumulative(function: Callable[..., Variable]) -> Row:
             node.x(), axis=axis, exclusive=bool(node.get("exclusive", 0)), reverse=bool(node.get("reverse", 0))
         )
 
-    return Row(build)
+    return Row(build, is_free=True)
 
 
 REDUCTIONS: dict[tuple[str, str], Row] = {
@@ -165,7 +167,7 @@ REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "CumProd"): _cumulative(F.cumprod),
     ("", "CumSum"): _cumulative(F.cumsum),
     ("", "ReduceL1"): _reduction(F.sum, F.abs),
-    ("", "ReduceL2"): Row(_norm),
+    ("", "ReduceL2"): Row(_norm, is_free=True),
     ("", "ReduceLogSum"): _reduction(F.sum, after=F.log),
     ("", "ReduceLogSumExp"): Row(_log_sum_exp),
     ("", "ReduceMax"): _extreme(F.max, np.max, is_largest=True),

@@ -9,7 +9,7 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
-from ..values import OnnxError, Row, Value, check_size
+from ..values import OnnxError, Row, Value, check_size, note_lengths
 from .building import expand, reshape
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def _concat(node: Node) -> Variable:
     xs = [node.x(i) for i in range(len(node.inputs))]
     axis = node.get("axis", 1)
     full = [x for x in xs if x.shape[axis]] or xs[:1]
+    if len(full) < len(xs):
+        note_lengths()
     return F.concatenate(*full, axis=axis) if len(full) > 1 else F.identity(full[0])
 
 
@@ -170,6 +172,7 @@ def _gather(node: Node) -> Variable:
     if not node.value(1).known:
         return F.gather(x, node.x(1), axis=axis)
     if node.static(1).ndim == 0:
+        note_lengths()
         index = int(node.static(1))
         index += x.shape[axis] if index < 0 else 0
         start, stop = [0] * x.ndim, list(x.shape)
@@ -198,7 +201,9 @@ def _along(x: Variable, indices: Variable, axis: int) -> tuple[Variable, Variabl
 
 def _position(shape: tuple[int, ...], axis: int) -> Variable:
     """Each element's index along an axis."""
-    return Variable.from_numpy_array(np.ascontiguousarray(np.indices(shape)[axis]).astype(np.int64))
+    found = np.empty(shape, np.int64)
+    found[...] = np.arange(shape[axis]).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return Variable.from_numpy_array(found)
 
 
 def _gather_elements(node: Node) -> Variable:
@@ -212,6 +217,7 @@ def _gather_nd(node: Node) -> Variable:
     x, chosen = node.x(0), node.value(1).last_axis_first
     n = node.get("batch_dims", 0)
     if n:
+        note_lengths()
         rows = [_position(tuple(chosen.shape[1:]), k) for k in range(n)]
         chosen = F.concatenate(F.stack(*rows, axis=0), chosen, axis=0)
     return F.gather_nd(x, chosen)
@@ -406,6 +412,7 @@ SHAPES: dict[tuple[str, str], Row] = {
     ("", "Concat"): Row(
         _concat,
         lambda node: np.concatenate([node.static(i) for i in range(len(node.inputs))], axis=node.get("axis", 1)),
+        is_free=True,
     ),
     ("", "Constant"): Row(_constant, _constant),
     ("", "ConstantOfShape"): Row(_constant_of_shape, _constant_of_shape),
@@ -416,12 +423,12 @@ SHAPES: dict[tuple[str, str], Row] = {
     ),
     ("", "EyeLike"): Row(_eye_like, _eye_like),
     ("", "Flatten"): _reshaping(_flattened),
-    ("", "Gather"): Row(_gather, _fold_gather),
+    ("", "Gather"): Row(_gather, _fold_gather, is_free=True),
     ("", "GatherElements"): Row(
         _gather_elements,
         lambda node: np.take_along_axis(node.static(0), node.static(1), node.get("axis", 0)),
     ),
-    ("", "GatherND"): Row(_gather_nd),
+    ("", "GatherND"): Row(_gather_nd, is_free=True),
     ("", "If"): Row(_if, _if),
     ("", "OneHot"): Row(_one_hot),
     ("", "Pad"): Row(_pad),
@@ -438,7 +445,7 @@ SHAPES: dict[tuple[str, str], Row] = {
     ("", "Split"): Row(_split, _fold_split),
     ("", "Squeeze"): _reshaping(_squeezed),
     ("", "Tile"): Row(_tile, lambda node: np.tile(node.static(0), node.ints(1) or [])),
-    ("", "Transpose"): Row(_transpose, lambda node: np.transpose(node.static(0), _axes(node))),
+    ("", "Transpose"): Row(_transpose, lambda node: np.transpose(node.static(0), _axes(node)), is_free=True),
     ("", "Trilu"): Row(_trilu, _fold_trilu),
     ("", "Unsqueeze"): _reshaping(_unsqueezed),
 }

@@ -1,0 +1,323 @@
+"""The parts of a graph that follow from lengths of its inputs, and the same graph for inputs of other lengths.
+
+Most functions of a graph take over new lengths by themselves. The others are built again: nodes whose constants or
+arguments follow from lengths, such as `Shape`, `Reshape` and `Slice`. Their outputs stay the same variables, so that
+the rest of the graph does not change.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ... import functions as F
+from ..._core import set_up_all
+from ...rewrite.patterns import is_a
+from . import reading
+from .values import TRACE, OnnxError, Trace, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..._core import Function, Variable
+    from ...rewrite.folding import Folding
+    from .building import Builder
+    from .values import Node
+
+__all__ = ["Following"]
+
+
+class _Step:
+    """A node that is built again for other lengths.
+
+    Args:
+        at: Its index.
+        read: The names that it reads and that depend on inputs.
+        computed: Those of them that a run computes.
+        others: The other names that it reads.
+        outputs: The names of its outputs, with their places.
+        is_computed: True if a run computes an output.
+
+    Attributes:
+        lengths: The shapes of the computed names that it was built for last.
+        node: The node, from the second time on.
+    """
+
+    __slots__ = ("at", "computed", "is_computed", "lengths", "node", "others", "outputs", "read")
+
+    def __init__(
+        self,
+        at: int,
+        read: list[str],
+        computed: list[str],
+        others: list[str],
+        outputs: list[tuple[int, str]],
+        is_computed: bool,
+    ) -> None:
+        self.at = at
+        self.read = read
+        self.computed = computed
+        self.others = others
+        self.outputs = outputs
+        self.is_computed = is_computed
+        self.lengths: list[tuple[int, ...]] | None = None
+        self.node: Node | None = None
+
+
+class Following:
+    """Notes while a graph is built which nodes depend on lengths of its inputs, and builds them again for others.
+
+    Args:
+        values: The inputs by name: variables, or constants if shapes depend on their values.
+
+    Attributes:
+        is_possible: False if the graph cannot be given other lengths.
+    """
+
+    def __init__(self, values: Mapping[str, Value | None]) -> None:
+        self.is_possible = all(type(value) is Value for value in values.values())
+        self._inputs = dict(values)
+        self._moving = set(values)
+        self._makers: dict[str, Any] = {}
+        self._steps: list[_Step] = []
+        self._values: dict[str, Any] = {}
+        # Variables that stand for outputs of steps while the rest is built and folded, and these outputs.
+        self._apart: list[tuple[Variable, Variable]] = []
+        for value in values.values():
+            if value is not None and value.known:
+                value.has_lengths = True
+
+    @contextmanager
+    def node(self, at: int, node: Any, values: dict[str, Value | None]) -> Iterator[None]:
+        """Traces the building of a node, for a `with` block.
+
+        Args:
+            at: Its index.
+            node: The `NodeProto`.
+            values: Values by name, to which the block adds the outputs.
+        """
+        trace = Trace()
+        token = TRACE.set(trace)
+        try:
+            yield
+        finally:
+            TRACE.reset(token)
+        if self.is_possible:
+            self._note(at, node, values, trace.has_lengths)
+
+    def _note(self, at: int, node: Any, values: dict[str, Any], has_lengths: bool) -> None:
+        """Notes a node that was built, if it must be built again for other lengths."""
+        has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
+        names = reading.names_read([node]) if has_graphs else node.input
+        read = [name for name in names if name in self._moving]
+        if not read:
+            return
+        outputs = [(place, name) for place, name in enumerate(node.output) if name]
+        made = [values.get(name) for _, name in outputs]
+        self._moving.update(name for _, name in outputs)
+        self._makers.update((name, node) for _, name in outputs)
+        if not all(type(value) is Value for value in made) or self._joins_slices(node):
+            self.is_possible = False
+            return
+        known = [value.known for value in made]  # type: ignore[union-attr]
+        if not (has_lengths or has_graphs or any(known)):
+            return
+        others = [name for name in names if name in values and name not in self._moving]
+        computed = [name for name in read if not values[name].known]
+        self._steps.append(_Step(at, read, computed, others, outputs, not all(known)))
+        taken = _variables(values, [*read, *others])
+        for _, name in outputs:
+            value = values[name]
+            if value.known:
+                value.has_lengths = True
+                continue
+            y = _own(value.variable, taken)
+            apart = y.get_unlinked_variable(need_grad=False)
+            self._apart.append((apart, y))
+            values[name] = Value(apart, value.dtype, sources=value.sources)
+
+    def _joins_slices(self, node: Any) -> bool:
+        """True if a node joins slices without their axis, which a folded graph does without a copy."""
+        built = {name for step in self._steps if step.is_computed for _, name in step.outputs}
+        for name in node.input if node.op_type == "Concat" else ():
+            is_flat = False
+            while (maker := self._makers.get(name)) is not None and maker.op_type in ("Reshape", "Squeeze"):
+                name, is_flat = maker.input[0], True
+            if (
+                name in built
+                and maker is not None
+                and (maker.op_type == "Gather" or (maker.op_type == "Slice" and is_flat))
+            ):
+                return True
+        return False
+
+    def parts(self, values: Mapping[str, Any]) -> tuple[list[Variable], list[Variable]]:
+        """Returns what to fold besides the outputs of the graph, and the variables that are no constants then.
+
+        Args:
+            values: Values by name.
+        """
+        names = dict.fromkeys(name for step in self._steps if step.is_computed for name in step.read)
+        read = [values[name].variable for name in names if not values[name].known]
+        held = [value._variable for value in values.values() if value is not None and value.has_lengths]
+        given = [*(apart for apart, _ in self._apart), *(x for x in held if x is not None)]
+        return [x for x in read if x.parent is not None], given
+
+    def join(
+        self,
+        values: Mapping[str, Any],
+        watched: dict[str, Variable],
+        folding: Folding | None,
+        kept: Sequence[Variable],
+    ) -> None:
+        """Puts the nodes that are built again into the graph, which was folded without them.
+
+        Args:
+            values: Values by name.
+            watched: Integer variables that may become too large, by name.
+            folding: The folding of the model.
+            kept: The outputs of the graph.
+        """
+        now = {y: apart for apart, y in self._apart}
+        for key, variable in watched.items():
+            watched[key] = now.get(variable, variable)
+        for apart, y in self._apart:
+            apart.rewire_on(y)
+        self._apart.clear()
+        for step in self._steps:
+            for name in (*step.read, *step.others, *(name for _, name in step.outputs)):
+                self._values[name] = values[name]
+            step.lengths = [values[name].variable.shape for name in step.computed]
+            self._fold(step, folding, kept)
+        self._makers.clear()
+
+    def _fold(self, step: _Step, folding: Folding | None, kept: Sequence[Variable]) -> None:
+        """Folds the functions of a node."""
+        if folding is None or not step.is_computed:
+            return
+        values = self._values
+        outputs = [values[name].variable for _, name in step.outputs if not values[name].known]
+        if len(outputs) == 1 and is_a(f := outputs[0].parent, "Reshape") and f.inputs[0].parent is not None:
+            if outputs[0] not in kept and not f.info.args["inplace"]:
+                outputs[0].rewire_on(F.reshape(f.inputs[0], outputs[0].shape))
+            if values[step.read[0]]._variable == f.inputs[0]:
+                return
+        order = _between(outputs, _variables(values, step.read))
+        if len(order) > 1:
+            given = [x for name in step.read if (x := values[name]._variable) is not None]
+            folding.fold(kept, given, order)
+
+    def move(
+        self,
+        builder: Builder,
+        folding: Folding | None,
+        given: Mapping[str, NDArray[Any]],
+        kept: Sequence[Variable],
+    ) -> Mapping[str, Any]:
+        """Gives the graph inputs of other lengths. After an error the graph cannot be used.
+
+        Args:
+            builder: The builder of the model.
+            folding: The folding of the model.
+            given: The inputs by name.
+            kept: The outputs of the graph.
+
+        Returns:
+            Constants that follow from lengths, by name.
+
+        Raises:
+            OnnxError: If the graph for these inputs has other functions.
+        """
+        values = self._values
+        changed = set()
+        for name, old in self._inputs.items():
+            if old is None:
+                raise OnnxError(f"expected a tensor as input {name!r}, got none")
+            if old.known:
+                self._inputs[name] = values[name] = new = _constant(Value(given[name].astype(old.dtype)), old)
+                if new is not old:
+                    changed.add(name)
+            elif old.variable.shape != given[name].shape:
+                old.variable.reset_shape(given[name].shape, True)
+        since = set_up_all([value.variable for value in self._inputs.values() if value is not None])
+        for step in self._steps:
+            read = [values[name].variable for name in step.computed]
+            if read:
+                set_up_all(read, since)
+            lengths = [x.shape for x in read]
+            if lengths == step.lengths and changed.isdisjoint(step.read):
+                continue
+            step.lengths = lengths
+            node = step.node
+            if node is None:
+                node = step.node = builder.node(step.at, values)
+            else:
+                node.inputs = [values[name] if name else None for name in node.proto.input]
+            made = builder.again(node)
+            if node.run is not None:
+                step.node = None  # its inner graphs read other values in each turn
+            taken: set[Variable] = set()
+            for place, name in step.outputs:
+                value, old = made[place], values[name]
+                if type(value) is not Value or value.known != old.known or value.dtype != old.dtype:
+                    raise OnnxError(f"expected {name!r} of the same kind, got another")
+                if value.known:
+                    values[name] = new = _constant(value, old)
+                    if new is not old:
+                        changed.add(name)
+                else:
+                    taken = taken or _variables(values, [*step.read, *step.others])
+                    _replace(old.variable, _own(value.variable, taken))
+            self._fold(step, folding, kept)
+        set_up_all(kept, since)
+        return {name: value for name, value in values.items() if value.has_lengths}
+
+
+def _constant(value: Value, old: Value) -> Value:
+    """Returns a constant that takes the place of another, with its variable, or the other if they are equal."""
+    if value.is_equal(old):
+        return old
+    value.take_variable(old)
+    value.has_lengths = True
+    return value
+
+
+def _replace(old: Variable, new: Variable) -> None:
+    """Lets the function of a new variable compute an old one."""
+    if old.ndim != new.ndim:
+        raise OnnxError(f"expected an array with {old.ndim} axes, got {new.ndim}")
+    if old.shape != new.shape:
+        old.reset_shape(new.shape, True)
+    old.rewire_on(new)
+
+
+def _variables(values: Mapping[str, Any], names: Sequence[str]) -> set[Variable]:
+    """Returns the variables that values have, without making any."""
+    return {x for name in names if (value := values[name]) is not None and (x := value._variable) is not None}
+
+
+def _own(y: Variable, taken: set[Variable]) -> Variable:
+    """Returns an output that nothing else is or reads, and notes it as taken."""
+    y = F.identity(y) if y.parent is None or y in taken or y.function_references else y
+    taken.add(y)
+    return y
+
+
+def _between(outputs: Sequence[Variable], inputs: set[Variable]) -> list[Function]:
+    """Returns the functions that compute outputs from inputs, inputs before outputs."""
+    found: dict[Function, None] = {}
+
+    def enter(x: Variable) -> None:
+        """Adds the functions above a variable."""
+        f = x.parent
+        if f is None or f in found or x in inputs:
+            return
+        for v in f.inputs:
+            enter(v)
+        found[f] = None
+
+    for y in outputs:
+        enter(y)
+    return list(found)
