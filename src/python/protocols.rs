@@ -185,9 +185,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                                signature = (axis = None, keepdims = false, **others),
-                                text_signature = "($self, axis=None, keepdims=False)"
-                            )]
+                                        signature = (axis = None, keepdims = false, **others),
+                                        text_signature = "($self, axis=None, keepdims=False)"
+                                    )]
             fn sum<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -203,9 +203,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                                signature = (axis = None, keepdims = false, **others),
-                                text_signature = "($self, axis=None, keepdims=False)"
-                            )]
+                                        signature = (axis = None, keepdims = false, **others),
+                                        text_signature = "($self, axis=None, keepdims=False)"
+                                    )]
             fn mean<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -221,9 +221,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                                signature = (axis = None, keepdims = false, **others),
-                                text_signature = "($self, axis=None, keepdims=False)"
-                            )]
+                                        signature = (axis = None, keepdims = false, **others),
+                                        text_signature = "($self, axis=None, keepdims=False)"
+                                    )]
             fn max<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
@@ -239,9 +239,9 @@ macro_rules! protocols {
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
             #[pyo3(
-                                signature = (axis = None, keepdims = false, **others),
-                                text_signature = "($self, axis=None, keepdims=False)"
-                            )]
+                                        signature = (axis = None, keepdims = false, **others),
+                                        text_signature = "($self, axis=None, keepdims=False)"
+                                    )]
             fn min<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,

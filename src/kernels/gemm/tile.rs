@@ -132,39 +132,8 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 // The condition starts with constants: other dead code would change the registers of the loop below.
                 if V::HAS_LANES && !MASKED && (KIND == SCATTERED_A || t.a_col == 1) {
                     let runs = (end - start) / V::WIDTH;
-                    for run in 0..runs {
-                        let p = start + run * V::WIDTH;
-                        let left = |i: usize| match KIND == SCATTERED_A {
-                            true => scattered[i].add(p),
-                            false => groups[i / 3].offset((i % 3) as isize * t.a_row),
-                        };
-                        let right = |l: usize| match KIND == SCATTERED_B {
-                            true => t.b.offset(b_offset + *t.table.add(p + l)),
-                            false => b.wrapping_offset(l as isize * t.b_row),
-                        };
-                        add_run::<V, M, N>(&mut sums, left, right, |l, row| {
-                            if KIND == PACKING {
-                                for (j, v) in row.iter().enumerate() {
-                                    v.store(packed.add((l * N + j) * V::WIDTH));
-                                }
-                            }
-                            if KIND == REGULAR || KIND == PACKING {
-                                V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step)); // both registers are near
-                            }
-                        });
-                        if KIND != SCATTERED_A {
-                            groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_add(V::WIDTH));
-                        }
-                        b = right(V::WIDTH - 1).wrapping_offset(if KIND == SCATTERED_B {
-                            0
-                        } else {
-                            t.b_row
-                        });
-                        if KIND == PACKING {
-                            packed = packed.add(V::WIDTH * N * V::WIDTH);
-                        }
-                        ahead = ahead.wrapping_offset(V::WIDTH as isize * t.ahead_step);
-                    }
+                    let (rows, written) = ((&mut groups, &scattered), (&mut packed, &mut ahead));
+                    add_runs::<V, KIND, M, N>(t, &mut sums, rows, (&mut b, b_offset), written, (start, runs));
                     next += runs * V::WIDTH;
                 }
                 for p in next..end {
@@ -217,6 +186,51 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             }
         }
         if KIND == CHAINED { totals } else { sums }
+    }
+}
+
+/// Adds `runs` times `WIDTH` terms to each sum, from term `start` on, and moves all addresses behind them. `b_offset` is
+/// that of the item of the batch.
+#[inline(always)]
+unsafe fn add_runs<V: Vector, const KIND: usize, const M: usize, const N: usize>(
+    t: &ProductTile<'_, V::T>,
+    sums: &mut [[V; N]; M],
+    (groups, scattered): (&mut [*const V::T; 4], &[*const V::T; M]),
+    (b, b_offset): (&mut *const V::T, isize),
+    (packed, ahead): (&mut *mut V::T, &mut *const V::T),
+    (start, runs): (usize, usize),
+) {
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
+    unsafe {
+        for run in 0..runs {
+            let p = start + run * V::WIDTH;
+            let left = |i: usize| match KIND == SCATTERED_A {
+                true => scattered[i].add(p),
+                false => groups[i / 3].offset((i % 3) as isize * t.a_row),
+            };
+            let right = |l: usize| match KIND == SCATTERED_B {
+                true => t.b.offset(b_offset + *t.table.add(p + l)),
+                false => b.wrapping_offset(l as isize * t.b_row),
+            };
+            add_run::<V, M, N>(sums, left, right, |l, row| {
+                if KIND == PACKING {
+                    for (j, v) in row.iter().enumerate() {
+                        v.store(packed.add((l * N + j) * V::WIDTH));
+                    }
+                }
+                if KIND == REGULAR || KIND == PACKING {
+                    V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step)); // both registers are near
+                }
+            });
+            *b = right(V::WIDTH - 1).wrapping_offset(if KIND == SCATTERED_B { 0 } else { t.b_row });
+            if KIND != SCATTERED_A {
+                groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_add(V::WIDTH));
+            }
+            if KIND == PACKING {
+                *packed = packed.add(V::WIDTH * N * V::WIDTH);
+            }
+            *ahead = ahead.wrapping_offset(V::WIDTH as isize * t.ahead_step);
+        }
     }
 }
 
