@@ -267,7 +267,7 @@ def resampled(x: T, weights: NDArray[np.float64], axis: int) -> T:
     parts = np.minimum(np.arange(elements.shape[1]), last)
     elements = np.take_along_axis(elements, parts, 1)
     shares = np.take_along_axis(weights, elements, 1)
-    shares = np.where(parts == last, shares / (elements.shape[1] - last), shares).astype(np.float32)
+    shares = np.where(parts == last, shares / (elements.shape[1] - last), shares)
     along = [-1 if a == axis else 1 for a in range(x.ndim)]
     found: list[T] = []
     x = of_length(x, weights.shape[1], axis)
