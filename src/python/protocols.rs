@@ -184,17 +184,15 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(
-                                        signature = (axis = None, keepdims = false, **others),
-                                        text_signature = "($self, axis=None, keepdims=False)"
-                                    )]
+            #[pyo3(signature = (axis = None, keepdims = false, **more))]
+            #[pyo3(text_signature = "($self, axis=None, keepdims=False)")]
             fn sum<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
-                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
+                more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "sum", (slf, axis, keepdims), others)
+                functions::call(slf.py(), "sum", (slf, axis, keepdims), more)
             }
 
             /// Mean over axes, as `functions.mean`.
@@ -202,17 +200,15 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(
-                                        signature = (axis = None, keepdims = false, **others),
-                                        text_signature = "($self, axis=None, keepdims=False)"
-                                    )]
+            #[pyo3(signature = (axis = None, keepdims = false, **more))]
+            #[pyo3(text_signature = "($self, axis=None, keepdims=False)")]
             fn mean<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
-                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
+                more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "mean", (slf, axis, keepdims), others)
+                functions::call(slf.py(), "mean", (slf, axis, keepdims), more)
             }
 
             /// Maximum over axes, as `functions.max`.
@@ -220,17 +216,15 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(
-                                        signature = (axis = None, keepdims = false, **others),
-                                        text_signature = "($self, axis=None, keepdims=False)"
-                                    )]
+            #[pyo3(signature = (axis = None, keepdims = false, **more))]
+            #[pyo3(text_signature = "($self, axis=None, keepdims=False)")]
             fn max<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
-                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
+                more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "max", (slf, axis, keepdims), others)
+                functions::call(slf.py(), "max", (slf, axis, keepdims), more)
             }
 
             /// Minimum over axes, as `functions.min`.
@@ -238,17 +232,15 @@ macro_rules! protocols {
             /// Args:
             ///     axis: Axis or axes; all by default.
             ///     keepdims: Keep the axes with length 1.
-            #[pyo3(
-                                        signature = (axis = None, keepdims = false, **others),
-                                        text_signature = "($self, axis=None, keepdims=False)"
-                                    )]
+            #[pyo3(signature = (axis = None, keepdims = false, **more))]
+            #[pyo3(text_signature = "($self, axis=None, keepdims=False)")]
             fn min<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
                 #[pyo3(from_py_with = flag)] keepdims: bool,
-                others: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
+                more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
-                functions::call(slf.py(), "min", (slf, axis, keepdims), others)
+                functions::call(slf.py(), "min", (slf, axis, keepdims), more)
             }
 
             /// The axes in reverse order.

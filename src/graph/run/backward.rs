@@ -338,7 +338,8 @@ fn new_plan(a: &mut Arena, root: Ix, key: BackwardKey) -> Result<(Box<BackwardPl
     let parent = a.parent(root);
     if !settings::is_nnabla() && !a.is_computed(root) {
         return Err(Error::Graph(format!(
-            "backward: expected a graph that has run, but {} has not; call forward() first, or build it under nn.auto_forward()",
+            "backward: expected a graph that has run, but {} has not; call forward() first, or build it \
+             under nn.auto_forward()",
             a.op(parent).name()
         )));
     }
