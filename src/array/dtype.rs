@@ -254,21 +254,21 @@ pub(crate) use with_element;
 /// # Safety
 /// Both pointers must be valid for `n` elements of their type and must not overlap.
 pub unsafe fn convert(source: *const u8, from: DType, target: *mut u8, to: DType, n: usize) {
-    if from == to {
-        // SAFETY: the caller guarantees `n` elements on both sides and no overlap.
-        unsafe { std::ptr::copy_nonoverlapping(source, target, n * from.size()) };
-        return;
-    }
-    match (from, to) {
-        (DType::F16 | DType::BF16, DType::F32) => {
-            // SAFETY: as above. Buffers are aligned for every element type. So below.
-            return unsafe { sixteen::widen(source, from, std::slice::from_raw_parts_mut(target.cast(), n)) };
+    // SAFETY: the caller guarantees `n` elements on both sides and no overlap. Buffers are aligned for every element
+    // type.
+    unsafe {
+        match (from, to) {
+            _ if from == to => return std::ptr::copy_nonoverlapping(source, target, n * from.size()),
+            (DType::F16 | DType::BF16, DType::F32) => {
+                let bits = std::slice::from_raw_parts(source.cast(), n);
+                return sixteen::widen(bits, from, std::slice::from_raw_parts_mut(target.cast(), n));
+            }
+            (DType::F32, DType::F16 | DType::BF16) => {
+                let bits = std::slice::from_raw_parts_mut(target.cast(), n);
+                return sixteen::narrow(std::slice::from_raw_parts(source.cast(), n), bits, to);
+            }
+            _ => {}
         }
-        (DType::F32, DType::F16 | DType::BF16) => {
-            // SAFETY: as above.
-            return unsafe { sixteen::narrow(std::slice::from_raw_parts(source.cast(), n), target, to) };
-        }
-        _ => {}
     }
     let whole = !from.is_float() && !to.is_float() && to != DType::Bool;
     with_element!(from, S => with_element!(to, T => {

@@ -292,18 +292,17 @@ pub(crate) fn narrow_into(own: &Buffer, to: *mut u8, stored: DType, from: &Buffe
 /// # Safety
 /// As [`widen`].
 pub(crate) unsafe fn widen_here(from: *const u8, from_type: DType, to: *mut f32, n: usize) {
+    // SAFETY: guaranteed by the caller.
+    let (from, to) =
+        unsafe { (std::slice::from_raw_parts(from.cast(), n), std::slice::from_raw_parts_mut(to, n)) };
     #[cfg(target_arch = "x86_64")]
     if from_type == DType::F16 && isa() == Isa::Avx512 {
-        // SAFETY: guaranteed by the caller, and the machine has the instructions.
-        return unsafe {
-            let from = std::slice::from_raw_parts(from.cast(), n);
-            rounding::of_half(from, std::slice::from_raw_parts_mut(to, n));
-        };
+        // SAFETY: the machine has the instructions.
+        return unsafe { rounding::of_half(from, to) };
     }
     vectorised(
         #[inline(always)]
-        // SAFETY: guaranteed by the caller.
-        || unsafe { sixteen::widen(from, from_type, std::slice::from_raw_parts_mut(to, n)) },
+        || sixteen::widen(from, from_type, to),
     );
 }
 
@@ -328,23 +327,19 @@ pub(crate) unsafe fn narrow(from: *const f32, to: *mut u8, to_type: DType, n: us
 /// As [`widen`].
 pub(crate) unsafe fn narrow_here(from: *const f32, to: *mut u8, to_type: DType, n: usize) {
     // SAFETY: guaranteed by the caller.
-    let from = unsafe { std::slice::from_raw_parts(from, n) };
+    let (from, to) =
+        unsafe { (std::slice::from_raw_parts(from, n), std::slice::from_raw_parts_mut(to.cast(), n)) };
     #[cfg(target_arch = "x86_64")]
-    {
-        // SAFETY: as above, and the machine has the instructions.
-        unsafe {
-            if to_type == DType::BF16 && has_pairs() {
-                return rounding::to_bfloat16(from, std::slice::from_raw_parts_mut(to.cast(), n));
-            }
-            if to_type == DType::F16 && isa() == Isa::Avx512 {
-                return rounding::to_half(from, std::slice::from_raw_parts_mut(to.cast(), n));
-            }
-        }
+    match to_type {
+        // SAFETY: the machine has the instructions.
+        DType::BF16 if has_pairs() => return unsafe { rounding::to_bfloat16(from, to) },
+        // SAFETY: as above.
+        DType::F16 if isa() == Isa::Avx512 => return unsafe { rounding::to_half(from, to) },
+        _ => {}
     }
     vectorised(
         #[inline(always)]
-        // SAFETY: as above.
-        || unsafe { sixteen::narrow(from, to, to_type) },
+        || sixteen::narrow(from, to, to_type),
     );
 }
 
