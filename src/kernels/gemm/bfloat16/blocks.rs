@@ -1,6 +1,7 @@
 //! A product in bfloat16, cut into chunks for threads and into blocks that fit the L2 cache. The division into tiles
 //! and sums depends only on the shape.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::pack;
@@ -15,15 +16,70 @@ use crate::kernels::threads::{Shared, parallel};
 
 /// The most terms of a sum in a block. Longer sums are completed in the result, or in `f32` memory.
 pub(super) const DEPTH: usize = 2048;
-/// Words of the packed right matrix in a block, and of the packed left matrix.
-const RIGHT: usize = 1 << 17;
-const LEFT: usize = 1 << 16;
 /// Panels up to which a left matrix of contiguous rows of bfloat16 is read in place.
 const FEW_PANELS: usize = 2;
 /// Pairs of a sum up to which most time is spent on the result, which is then visited row by row.
 const SHALLOW: usize = 64;
 /// Bytes after a packed row, so that rows do not map to the same sets of the L1 cache.
 const GAP: usize = 64;
+
+/// Packs rows of a left matrix, as [`pack::rows`].
+pub(super) type PackRows = unsafe fn(PairOperand, usize, usize, usize, *mut u8, usize);
+
+/// Kernels for the tiles of a product, and the blocks that suit them.
+pub(super) trait PairKernels {
+    /// Rows of the tallest tile.
+    const TALLEST: usize;
+    /// Tiles start at multiples of this number of rows.
+    const ROWS: usize;
+    /// Packed sums have a multiple of this number of pairs.
+    const PAIRS: usize;
+    /// Packs a left matrix of any strides in contiguous rows. If none, it is packed tile after tile.
+    const TURNED_ROWS: Option<PackRows>;
+    /// Words of the packed right matrix in a block, and of the packed left matrix.
+    const RIGHT: usize;
+    /// See [`PairKernels::RIGHT`].
+    const LEFT: usize;
+    /// Multiplications that take the time of one in `f32`.
+    const SPEED: usize;
+    /// Held by a thread while it computes tiles.
+    type Registers;
+
+    /// Prepares this thread.
+    ///
+    /// # Safety
+    /// The machine must have the instructions. Also below.
+    unsafe fn prepare() -> Self::Registers;
+
+    /// Computes a tile with this number of rows.
+    ///
+    /// # Safety
+    /// The thread must be prepared, and the memory of the tile valid, the left one up to a multiple of
+    /// [`PairKernels::ROWS`].
+    unsafe fn tile(tile: &PairTile, rows: usize);
+}
+
+/// Kernels in registers, with the instruction `vdpbf16ps`, or `bfmmla`.
+pub(super) struct InRegisters;
+
+impl PairKernels for InRegisters {
+    const TALLEST: usize = ROWS;
+    const ROWS: usize = 1;
+    const PAIRS: usize = 1;
+    const TURNED_ROWS: Option<PackRows> = None;
+    const RIGHT: usize = 1 << 17;
+    const LEFT: usize = 1 << 16;
+    const SPEED: usize = 1;
+    type Registers = ();
+
+    unsafe fn prepare() {}
+
+    #[inline(always)]
+    unsafe fn tile(tile: &PairTile, rows: usize) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { KERNELS[usize::from(tile.n > WIDTH)][rows - 1](tile) };
+    }
+}
 
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns. Rows of `c` are contiguous and `c_row`
 /// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`DEPTH`] terms, and there is no function of
@@ -44,12 +100,14 @@ pub(super) struct PairProduct<'a> {
 unsafe impl Sync for PairProduct<'_> {}
 
 /// Some rows and columns of tiles.
-struct PairChunk<'a> {
+struct PairChunk<'a, K> {
     product: &'a PairProduct<'a>,
+    kernels: PhantomData<K>,
+    /// Rows of tiles, in units of [`PairKernels::ROWS`].
     heights: EvenSplit,
     rows: Range<usize>,
     columns: Range<usize>,
-    /// Terms in a block, an even number unless there is one block.
+    /// Terms in a block, a multiple of two times [`PairKernels::PAIRS`].
     depth: usize,
     /// The whole right matrix, block after block, or null if the chunk packs its columns.
     right: *const u32,
@@ -69,33 +127,36 @@ impl PairProduct<'_> {
     /// Computes the product.
     ///
     /// # Safety
-    /// The machine must have instructions for pairs. The matrices must be valid, and `c` must not be accessed
-    /// concurrently.
-    pub(super) unsafe fn run(&self) {
+    /// The machine must have the instructions of the kernels, and of packing: on x86-64 AVX-512 with BF16. The matrices
+    /// must be valid, and `c` must not be accessed concurrently.
+    pub(super) unsafe fn run<K: PairKernels>(&self) {
         let Self { m, n, k, .. } = *self;
         let panels = n.div_ceil(PANEL);
-        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).next_multiple_of(2).max(2);
-        let packs_left =
-            !(self.a.is_narrow && self.a.col == 1 && k.is_multiple_of(2) && panels <= FEW_PANELS);
-        let grid = TileGrid::new((m, n, k), (ROWS, PANEL), packs_left);
+        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1).next_multiple_of(2 * K::PAIRS);
+        let is_whole = k.is_multiple_of(2 * K::PAIRS) && m.is_multiple_of(K::ROWS);
+        let packs_left = !(self.a.is_narrow && self.a.col == 1 && is_whole && panels <= FEW_PANELS);
+        let grid = TileGrid::new((m, n, k.div_ceil(K::SPEED)), (K::TALLEST, PANEL), packs_left);
+        let heights = EvenSplit::new(m.div_ceil(K::ROWS), grid.heights.parts());
         let shares = !grid.by_columns && grid.chunks.parts() > 1;
-        let all = shares.then(|| memory(k.div_ceil(2) * panels * PANEL));
+        let all = shares.then(|| memory(pairs::<K>(k) * panels * PANEL));
         if let Some(all) = &all {
             let (blocks, to) = (k.div_ceil(depth), Shared::new(all.ptr()));
             parallel(blocks * panels, |i| {
                 let (p, panel) = (i / panels * depth, i % panels);
                 // SAFETY: guaranteed by the caller, and each task writes its own part.
                 unsafe {
-                    self.pack_panel(p, depth, panel, to.get().add(at(p, depth.min(k - p), panel, panels)));
+                    let to = to.get().add(at::<K>(p, depth.min(k - p), panel, panels));
+                    self.pack_panel::<K>(p, depth, panel, to);
                 }
             });
         }
         let right = all.as_ref().map_or(std::ptr::null(), |all| all.ptr().cast_const());
         let right = Shared::read_only(right);
         let chunk = |i: usize| {
-            let ((rows, columns), heights) = (grid.chunk(i), grid.heights);
-            let right = right.get().cast_const();
-            let chunk = PairChunk { product: self, heights, rows, columns, depth, right, packs_left };
+            let (rows, columns) = grid.chunk(i);
+            let (right, kernels) = (right.get().cast_const(), PhantomData::<K>);
+            let chunk =
+                PairChunk { product: self, kernels, heights, rows, columns, depth, right, packs_left };
             // SAFETY: guaranteed by the caller, and each chunk has its own part of the result.
             unsafe { chunk.run() };
         };
@@ -106,10 +167,10 @@ impl PairProduct<'_> {
     }
 
     /// Packs the terms from `p` on of a panel.
-    unsafe fn pack_panel(&self, p: usize, depth: usize, panel: usize, to: *mut u32) {
-        let j = panel * PANEL;
+    unsafe fn pack_panel<K: PairKernels>(&self, p: usize, depth: usize, panel: usize, to: *mut u32) {
+        let (j, k) = (panel * PANEL, depth.min(self.k - p));
         // SAFETY: guaranteed by the caller.
-        unsafe { pack::panel(self.b.part(p, j), depth.min(self.k - p), PANEL.min(self.n - j), to) };
+        unsafe { pack::panel(self.b.part(p, j), k, PANEL.min(self.n - j), pairs::<K>(k), to) };
     }
 }
 
@@ -118,27 +179,34 @@ fn memory(n: usize) -> Workspace<u32> {
     Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }
 
-/// The place of a panel in a packed matrix of this many panels, for the block of `k` terms from `p` on.
-fn at(p: usize, k: usize, panel: usize, panels: usize) -> usize {
-    (p / 2 * panels + k.div_ceil(2) * panel) * PANEL
+/// The number of pairs of `k` terms in packed memory.
+fn pairs<K: PairKernels>(k: usize) -> usize {
+    k.div_ceil(2).next_multiple_of(K::PAIRS)
 }
 
-impl PairChunk<'_> {
+/// The place of a panel in a packed matrix of this many panels, for the block of `k` terms from `p` on.
+fn at<K: PairKernels>(p: usize, k: usize, panel: usize, panels: usize) -> usize {
+    (p / 2 * panels + pairs::<K>(k) * panel) * PANEL
+}
+
+impl<K: PairKernels> PairChunk<'_, K> {
     /// Computes this part of the product.
     ///
     /// # Safety
     /// As [`PairProduct::run`].
     unsafe fn run(&self) {
         let (product, depth) = (self.product, self.depth);
-        let pairs = depth.min(product.k).div_ceil(2).max(1);
-        let wide = (RIGHT / (pairs * PANEL)).max(1).min(self.columns.len());
-        let tall = (LEFT / (pairs * ROWS)).max(1).min(self.rows.len());
+        let pairs = pairs::<K>(depth.min(product.k)).max(1);
+        let wide = (K::RIGHT / (pairs * PANEL)).max(1).min(self.columns.len());
+        let tall = (K::LEFT / (pairs * K::TALLEST)).max(1).min(self.rows.len());
         let of_b = if self.right.is_null() { pairs * wide * PANEL } else { 0 };
         let row = (2 * pairs * 2).next_multiple_of(64) + GAP;
-        let of_a = if self.packs_left { tall * ROWS * row.div_ceil(4) } else { 0 };
+        let of_a = if self.packs_left { tall * K::TALLEST * row.div_ceil(4) } else { 0 };
         let packed = memory(of_a + of_b);
         let (b, a) = (packed.ptr(), packed.ptr().wrapping_add(of_b));
         let parts = EvenSplit::new(self.rows.len(), self.rows.len().div_ceil(tall));
+        // SAFETY: guaranteed by the caller.
+        let _registers = unsafe { K::prepare() };
         for first in self.columns.clone().step_by(wide) {
             let columns = first..self.columns.end.min(first + wide);
             for p in (0..product.k.max(1)).step_by(depth) {
@@ -158,23 +226,31 @@ impl PairChunk<'_> {
         }
     }
 
+    /// The rows of the matrix in some rows of tiles.
+    #[inline(always)]
+    fn in_matrix(&self, tiles: Range<usize>) -> Range<usize> {
+        let (first, last) = (self.heights.part(tiles.start), self.heights.part(tiles.end - 1));
+        first.start * K::ROWS..(last.end * K::ROWS).min(self.product.m)
+    }
+
     /// The left matrix of some rows of tiles, packed at `to` if it is not read in place.
     unsafe fn left(&self, rows: Range<usize>, p: usize, to: *mut u32, row: usize) -> LeftPairs {
         let a = self.product.a;
         let k = self.depth.min(self.product.k - p);
-        let (i, end) = (self.heights.part(rows.start).start, self.heights.part(rows.end - 1).end);
+        let Range { start: i, end } = self.in_matrix(rows.clone());
         if !self.packs_left {
             return LeftPairs::Rows(a.at(i, p), a.row as usize * 2);
         }
         // SAFETY: guaranteed by the caller.
         unsafe {
-            if a.col == 1 {
-                pack::rows(a.part(i, p), end - i, k, to.cast(), row);
-                return LeftPairs::Rows(to.cast(), row);
-            }
-            pack::columns(a.part(i, p), self.heights, rows, k, to);
+            let part = a.part(i, p);
+            let Some(pack) = (if a.col == 1 { Some(pack::rows as PackRows) } else { K::TURNED_ROWS }) else {
+                pack::columns(part, self.heights, rows, k, to);
+                return LeftPairs::Tiles(to);
+            };
+            pack(part, end - i, k, pairs::<K>(k), to.cast(), row);
         }
-        LeftPairs::Tiles(to)
+        LeftPairs::Rows(to.cast(), row)
     }
 
     unsafe fn block(
@@ -187,31 +263,29 @@ impl PairChunk<'_> {
     ) {
         let product = self.product;
         let k = self.depth.min(product.k - p);
-        let panels = product.n.div_ceil(PANEL);
-        let first = self.heights.part(rows.start).start;
+        let (pairs, panels) = (pairs::<K>(k), product.n.div_ceil(PANEL));
+        let first = self.in_matrix(rows.clone()).start;
         let packs = self.right.is_null() && rows.start == self.rows.start;
         let tile = |row: usize, column: usize| {
             let b = if self.right.is_null() {
-                packed.cast_const().wrapping_add((column - columns.start) * k.div_ceil(2) * PANEL)
+                packed.cast_const().wrapping_add((column - columns.start) * pairs * PANEL)
             } else {
-                self.right.wrapping_add(at(p, k, column, panels))
+                self.right.wrapping_add(at::<K>(p, k, column, panels))
             };
             if packs && row == rows.start {
                 // SAFETY: guaranteed by the caller.
-                unsafe { product.pack_panel(p, self.depth, column, b.cast_mut()) };
+                unsafe { product.pack_panel::<K>(p, self.depth, column, b.cast_mut()) };
             }
-            let of = self.heights.part(row);
+            let of = self.in_matrix(row..row + 1);
             let (a, a_row, a_pair) = match left {
                 LeftPairs::Rows(a, row) => (a.wrapping_add((of.start - first) * row), row, 4),
-                LeftPairs::Tiles(a) => {
-                    (a.wrapping_add((of.start - first) * k.div_ceil(2)).cast(), 4, 4 * of.len())
-                }
+                LeftPairs::Tiles(a) => (a.wrapping_add((of.start - first) * pairs).cast(), 4, 4 * of.len()),
             };
             let (i, j) = (of.start, column * PANEL);
             let size = if product.is_narrow { 2 } else { 4 };
             let epilogue = product.epilogue.of_part(p == 0, p + k == product.k).part(i, j);
             let tile = PairTile {
-                pairs: k.div_ceil(2),
+                pairs,
                 n: PANEL.min(product.n - j),
                 a,
                 a_row,
@@ -228,9 +302,9 @@ impl PairChunk<'_> {
                 },
             };
             // SAFETY: guaranteed by the caller, and the tile is within the matrices.
-            unsafe { KERNELS[usize::from(tile.n > WIDTH)][of.len() - 1](&tile) };
+            unsafe { K::tile(&tile, of.len()) };
         };
-        if k.div_ceil(2) <= SHALLOW {
+        if pairs <= SHALLOW {
             for row in rows.clone() {
                 columns.clone().for_each(|column| tile(row, column));
                 self.finish(row..row + 1, columns, p + k);
@@ -247,7 +321,7 @@ impl PairChunk<'_> {
         if done < product.k || product.epilogue.tail.rows.is_none() || product.is_narrow {
             return;
         }
-        let (i, end) = (self.heights.part(rows.start).start, self.heights.part(rows.end - 1).end);
+        let Range { start: i, end } = self.in_matrix(rows);
         let j = columns.start * PANEL;
         let n = (columns.end * PANEL).min(product.n) - j;
         let c = product.c.cast::<f32>().wrapping_offset(i as isize * product.c_row).wrapping_add(j);

@@ -1,8 +1,11 @@
 //! Products of matrices in bfloat16 with sums in `f32`. `f32` operands are rounded to bfloat16 while they are packed.
 //!
-//! On x86-64 the instruction `vdpbf16ps` adds two products to each sum, on 64-bit ARM `bfmmla` adds four. Machines
-//! without these widen the operands and compute in `f32`.
+//! On x86-64 the instruction `vdpbf16ps` adds two products to each sum of a register, and `tdpbf16ps` of AMX 32 to each
+//! sum of a tile. On 64-bit ARM `bfmmla` adds four to each sum of a register. Machines without them widen the operands
+//! and compute in `f32`.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 #[cfg(target_arch = "aarch64")]
 mod arm;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
@@ -43,13 +46,28 @@ pub(super) unsafe fn multiply(
     c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
+    // SAFETY: guaranteed by the caller.
+    unsafe { by_rows((m, n, k), a, b, c, epilogue, row_major) };
+}
+
+/// A product as [`multiply`], of which the result has contiguous rows or any strides.
+type RowMajor = unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>);
+
+/// As [`multiply`]. A result with contiguous columns is computed as its transpose.
+unsafe fn by_rows(
+    (m, n, k): (usize, usize, usize),
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
+    epilogue: Epilogue<'_, f32>,
+    row_major: RowMajor,
+) {
     if m == 0 || n == 0 {
         return;
     }
     assert!(epilogue.row_bias.is_none_or(|bias| bias.len() >= m), "a bias of too few rows");
     assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
     assert!(!c.is_narrow || epilogue.tail.rows.is_none(), "functions of rows of `f32`");
-    // A column-major result is the transpose of a row-major one.
     let is_transposed = c.row == 1 && (c.col != 1 || n == 1);
     if is_transposed {
         let c = PairResult { row: c.col, col: c.row, ..c };
@@ -70,22 +88,57 @@ unsafe fn row_major(
 ) {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     if has_pairs() && c.col == 1 {
-        let (m, n, k) = size;
-        let product =
-            blocks::PairProduct { m, n, k, a, b, c: c.p, c_row: c.row, is_narrow: c.is_narrow, epilogue };
-        if !c.is_narrow || k <= blocks::DEPTH {
-            // SAFETY: the machine has the instructions, and the caller guarantees the rest.
-            return unsafe { product.run() };
-        }
-        // SAFETY: as above.
+        // SAFETY: the machine has the instructions, and the caller guarantees the rest.
         return unsafe {
-            widened::in_f32(size, c, epilogue.accumulate, |sums| {
-                blocks::PairProduct { c: sums.cast(), c_row: n as isize, is_narrow: false, ..product }.run();
-            });
+            #[cfg(target_arch = "x86_64")]
+            if amx::pays(size) && amx::is_on() {
+                return in_pairs::<amx::InTiles>(size, a, b, c, epilogue);
+            }
+            in_pairs::<blocks::InRegisters>(size, a, b, c, epilogue);
         };
     }
     // SAFETY: guaranteed by the caller.
     unsafe { widened::multiply(size, a, b, c, epilogue) };
+}
+
+/// As [`row_major`], for contiguous rows.
+///
+/// # Safety
+/// As [`multiply`], and the machine must have the instructions of the kernels.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+unsafe fn in_pairs<K: blocks::PairKernels>(
+    (m, n, k): (usize, usize, usize),
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
+    epilogue: Epilogue<'_, f32>,
+) {
+    let product =
+        blocks::PairProduct { m, n, k, a, b, c: c.p, c_row: c.row, is_narrow: c.is_narrow, epilogue };
+    if !c.is_narrow || k <= blocks::DEPTH {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { product.run::<K>() };
+    }
+    // SAFETY: as above.
+    unsafe {
+        widened::in_f32((m, n, k), c, epilogue.accumulate, |sums| {
+            let c_row = n as isize;
+            blocks::PairProduct { c: sums.cast(), c_row, is_narrow: false, ..product }.run::<K>();
+        });
+    }
+}
+
+/// The instructions that multiply numbers in bfloat16 on this machine.
+pub fn instructions() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if has_pairs() {
+        return amx::state().instructions();
+    }
+    #[cfg(target_arch = "aarch64")]
+    if has_pairs() {
+        return "bfmmla";
+    }
+    "float32"
 }
 
 /// True if this machine multiplies pairs of bfloat16 numbers.

@@ -3,8 +3,8 @@
 
 use std::arch::x86_64::{
     __m256bh, __m256i, __m512, __m512i, _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtepu16_epi32,
-    _mm512_cvtneps_pbh, _mm512_loadu_ps, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_or_si512,
-    _mm512_slli_epi32, _mm512_storeu_si512,
+    _mm512_cvtneps_pbh, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps,
+    _mm512_or_si512, _mm512_slli_epi32, _mm512_storeu_si512,
 };
 use std::ops::Range;
 
@@ -56,15 +56,18 @@ unsafe fn words(low: __m256i, high: __m256i) -> __m512i {
 }
 
 /// Packs up to [`PANEL`] columns of a right matrix with `k` rows: `to[p PANEL + j]` is pair `p` of column `j`. Columns
-/// beyond `n` are zeros.
+/// beyond `n` are zeros, and so are pairs beyond the matrix, up to `padded`.
 ///
 /// # Safety
 /// The machine must have AVX-512, and the memory must be valid.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn panel(b: PairOperand, k: usize, n: usize, to: *mut u32) {
+pub(super) unsafe fn panel(b: PairOperand, k: usize, n: usize, padded: usize, to: *mut u32) {
     let pairs = k.div_ceil(2);
     // SAFETY: guaranteed by the caller, and masks keep within `k` and `n`.
     unsafe {
+        if padded > pairs {
+            to.add(pairs * PANEL).write_bytes(0, (padded - pairs) * PANEL);
+        }
         if b.col == 1 {
             let masks = [first(n), first(n.saturating_sub(WIDTH))];
             for p in 0..pairs {
@@ -131,13 +134,13 @@ unsafe fn joined(low: __m256i, high: __m256i) -> __m512 {
     unsafe { _mm512_castsi512_ps(_mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)) }
 }
 
-/// Copies rows of a left matrix of contiguous rows, `row` bytes apart at the target, with a zero after a row of odd
-/// length.
+/// Copies rows of a left matrix of contiguous rows, `row` bytes apart at the target, with zeros after each row up to
+/// `padded` pairs.
 ///
 /// # Safety
 /// The machine must have AVX-512, and the memory must be valid.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-pub(super) unsafe fn rows(a: PairOperand, m: usize, k: usize, to: *mut u8, row: usize) {
+pub(super) unsafe fn rows(a: PairOperand, m: usize, k: usize, padded: usize, to: *mut u8, row: usize) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         for i in 0..m {
@@ -150,10 +153,57 @@ pub(super) unsafe fn rows(a: PairOperand, m: usize, k: usize, to: *mut u8, row: 
                     std::arch::x86_64::_mm256_mask_storeu_epi16(to.add(2 * p).cast(), first(k - p), v);
                 }
             }
-            if k % 2 == 1 {
-                to.add(2 * k).cast::<u16>().write_unaligned(0);
+            if 2 * padded > k {
+                to.add(2 * k).write_bytes(0, 4 * padded - 2 * k);
             }
         }
+    }
+}
+
+/// As [`rows`], for a left matrix whose columns are contiguous, or that has any strides. `padded` must be a multiple of
+/// 16, and the target have a multiple of 16 rows.
+///
+/// # Safety
+/// As [`rows`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
+pub(super) unsafe fn turned_rows(a: PairOperand, m: usize, k: usize, padded: usize, to: *mut u8, row: usize) {
+    // SAFETY: guaranteed by the caller, and masks keep within the matrix.
+    unsafe {
+        for p in (0..padded).step_by(WIDTH) {
+            for i in (0..m).step_by(WIDTH) {
+                let mut v = [F32x16::zero(); 16];
+                for (pair, v) in v.iter_mut().enumerate().take(k.div_ceil(2).saturating_sub(p)) {
+                    let p = 2 * (p + pair);
+                    *v = std::mem::transmute::<__m512, F32x16>(_mm512_castsi512_ps(column_pair(
+                        a.part(i, p),
+                        m - i,
+                        p + 1 < k,
+                    )));
+                }
+                F32x16::transpose(&mut v);
+                for (r, v) in v.iter().enumerate() {
+                    v.store(to.add((i + r) * row + 4 * p).cast());
+                }
+            }
+        }
+    }
+}
+
+/// The first pair of at most 16 rows. If the second column is missing, zeros take its place.
+#[inline(always)]
+unsafe fn column_pair(a: PairOperand, m: usize, has_high: bool) -> __m512i {
+    // SAFETY: the caller guarantees AVX-512 and the elements.
+    unsafe {
+        if a.row == 1 {
+            let high = a.load(a.at(0, 1), if has_high { first(m) } else { 0 });
+            return words(a.load(a.at(0, 0), first(m)), high);
+        }
+        let mut pairs = [0_u32; WIDTH];
+        for (r, pair) in pairs.iter_mut().enumerate().take(m) {
+            let high = if has_high { a.bits(r, 1) } else { 0 };
+            *pair = u32::from(a.bits(r, 0)) | u32::from(high) << 16;
+        }
+        _mm512_loadu_si512(pairs.as_ptr().cast())
     }
 }
 

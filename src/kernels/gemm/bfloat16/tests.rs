@@ -1,6 +1,6 @@
 use half::bf16;
 
-use super::{PairOperand, PairResult, multiply, widened};
+use super::{PairOperand, PairResult, RowMajor, multiply, widened};
 use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
@@ -57,15 +57,34 @@ const SIZES: [(usize, usize, usize); 16] = [
     (257, 260, 150),
 ];
 
-/// A function that multiplies two matrices of sizes `(m, n, k)` into a third one.
-type Multiply = unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, f32>);
+/// A product in tiles of AMX. Instructions that the machine lacks are trapped.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+unsafe fn in_tiles(
+    size: (usize, usize, usize),
+    a: PairOperand,
+    b: PairOperand,
+    c: PairResult,
+    epilogue: Epilogue<'_, f32>,
+) {
+    super::amx::trapped::trap();
+    // SAFETY: guaranteed by the caller, and the instructions run. The layouts here have contiguous rows or columns.
+    unsafe { super::by_rows(size, a, b, c, epilogue, super::in_pairs::<super::amx::InTiles>) };
+}
+
+/// All ways to multiply on this machine, and products in tiles where packing works.
+fn ways() -> Vec<RowMajor> {
+    let ways: Vec<RowMajor> = vec![multiply, widened::multiply];
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    let ways = if super::has_pairs() { [ways, vec![in_tiles]].concat() } else { ways };
+    ways
+}
 
 /// The result of a product with whole numbers or others, by bits.
 fn result(
     (m, n, k): (usize, usize, usize),
     flags: usize,
     value: fn(usize) -> f32,
-    multiply: Multiply,
+    multiply: RowMajor,
 ) -> (Vec<f64>, Vec<f64>) {
     let flag = |bit: usize| flags >> bit & 1 == 1;
     let a = Operand::new(m, k, flag(0), value);
@@ -110,7 +129,7 @@ fn sums_of_whole_numbers_are_exact_in_each_layout_and_type() {
             if flags % step != 0 {
                 continue;
             }
-            for multiply in [multiply, widened::multiply] {
+            for multiply in ways() {
                 let (found, expected) = result(size, flags, whole, multiply);
                 let stored = |v: f64| if flags >> 5 & 1 == 1 { bf16::from_f64(v).to_f64() } else { v };
                 let expected: Vec<f64> = expected.into_iter().map(stored).collect();
@@ -124,10 +143,12 @@ fn sums_of_whole_numbers_are_exact_in_each_layout_and_type() {
 fn sums_of_rounded_numbers_have_the_errors_of_f32() {
     for size in SIZES {
         for flags in [0, 1, 2, 3, 12, 64] {
-            let (found, expected) = result(size, flags, real, multiply);
-            let bound = (size.2 as f64 + 2.0) * f64::from(f32::EPSILON) * (0.25 * size.2 as f64 + 1.0);
-            let is_close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= bound;
-            assert!(found.iter().zip(&expected).all(is_close), "{size:?} with flags {flags:#b}");
+            for multiply in ways() {
+                let (found, expected) = result(size, flags, real, multiply);
+                let bound = (size.2 as f64 + 2.0) * f64::from(f32::EPSILON) * (0.25 * size.2 as f64 + 1.0);
+                let is_close = |(found, expected): (&f64, &f64)| (found - expected).abs() <= bound;
+                assert!(found.iter().zip(&expected).all(is_close), "{size:?} with flags {flags:#b}");
+            }
         }
     }
 }
@@ -135,13 +156,15 @@ fn sums_of_rounded_numbers_have_the_errors_of_f32() {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let before = num_threads();
-    for size in [(130, 65, 67), (24, 300, 130)] {
+    for size in [(130, 65, 67), (24, 300, 130), (200, 300, 300)] {
         for flags in [0, 1, 2, 3, 4, 24, 31, 32] {
-            let of = |threads| {
-                set_num_threads(threads);
-                result(size, flags, real, multiply).0
-            };
-            assert!(of(1) == of(2), "{size:?} with flags {flags:#b}");
+            for multiply in ways() {
+                let of = |threads| {
+                    set_num_threads(threads);
+                    result(size, flags, real, multiply).0
+                };
+                assert!(of(1) == of(2), "{size:?} with flags {flags:#b}");
+            }
         }
     }
     set_num_threads(before);
@@ -153,16 +176,18 @@ fn nan_and_infinity_stay_in_their_rows_and_columns() {
     let (m, n, k) = (3, 40, 5);
     let a = Operand::new(m, k, false, value);
     let b = Operand::new(k, n, false, |i| if i == 39 { f32::INFINITY } else { 1.0 });
-    let mut c = vec![0.0_f32; m * n];
-    let target = PairResult { p: c.as_mut_ptr().cast(), row: n as isize, col: 1, is_narrow: false };
-    // SAFETY: the matrices have these sizes.
-    unsafe { multiply((m, n, k), a.source(true), b.source(true), target, Epilogue::NONE) };
-    for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
-        let v = c[i * n + j];
-        match (i, j) {
-            (0, _) => assert!(v.is_nan()),
-            (_, 39) => assert_eq!(v, f32::INFINITY),
-            _ => assert_eq!(v, 5.0),
+    for multiply in ways() {
+        let mut c = vec![0.0_f32; m * n];
+        let target = PairResult { p: c.as_mut_ptr().cast(), row: n as isize, col: 1, is_narrow: false };
+        // SAFETY: the matrices have these sizes.
+        unsafe { multiply((m, n, k), a.source(true), b.source(true), target, Epilogue::NONE) };
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            let v = c[i * n + j];
+            match (i, j) {
+                (0, _) => assert!(v.is_nan()),
+                (_, 39) => assert_eq!(v, f32::INFINITY),
+                _ => assert_eq!(v, 5.0),
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use std::arch::x86_64::{
     _mm512_srli_epi32, _mm512_storeu_ps,
 };
 
-/// Rows of the tallest tile.
+/// Rows of the tallest tile in registers.
 pub(super) const ROWS: usize = 12;
 /// Columns of a register.
 pub(super) const WIDTH: usize = 16;
@@ -124,7 +124,7 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
                 _mm512_storeu_ps(memory.0.as_mut_ptr().add(i * PANEL + j * WIDTH), sums[i][j]);
             }
         }
-        store(t, &memory, M, N);
+        store(t, memory.0.as_ptr(), M, N);
     }
 }
 
@@ -132,12 +132,12 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
 #[repr(align(64))]
 struct SumsInMemory([f32; PANEL * ROWS]);
 
-/// Stores a tile of sums with `m` rows and `n` registers.
+/// Stores a tile of sums with `m` rows and `n` registers. Rows of `sums` are [`PANEL`] apart.
 ///
 /// # Safety
-/// As [`tile`].
+/// As [`tile`], and the sums must be readable.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
-unsafe fn store(t: &PairTile, sums: &SumsInMemory, m: usize, n: usize) {
+pub(super) unsafe fn store(t: &PairTile, sums: *const f32, m: usize, n: usize) {
     let TileEpilogue { accumulate, row_bias, column_bias, relu } = t.epilogue;
     // SAFETY: guaranteed by the caller, and masks keep within `t.n` columns.
     unsafe {
@@ -151,7 +151,7 @@ unsafe fn store(t: &PairTile, sums: &SumsInMemory, m: usize, n: usize) {
                 false => _mm512_maskz_loadu_ps(mask, column_bias.wrapping_add(j * WIDTH)),
             };
             for i in 0..m {
-                let mut v = _mm512_loadu_ps(sums.0.as_ptr().add(i * PANEL + j * WIDTH));
+                let mut v = _mm512_loadu_ps(sums.add(i * PANEL + j * WIDTH));
                 let at = (i as isize * t.c_row).wrapping_add_unsigned(j * WIDTH);
                 let (wide, narrowed) =
                     (t.c.cast::<f32>().wrapping_offset(at), t.c.cast::<i16>().wrapping_offset(at));

@@ -1,0 +1,64 @@
+//! Detection of AMX: the processor has it, the system saves its registers, and this process may use them. An
+//! instruction of AMX is an illegal instruction unless all three hold.
+
+/// True if this process may multiply tiles of bfloat16. Asks the system for permission, which then holds for all
+/// threads.
+pub(super) fn multiplies_tiles() -> bool {
+    processor_has_tiles() && system_saves_tiles() && asks_permission()
+}
+
+/// True if the processor multiplies tiles of bfloat16, eight of 16 rows of 64 bytes.
+fn processor_has_tiles() -> bool {
+    /// The bits of AMX-BF16 and AMX-TILE in register EDX of leaf 7.
+    const TILES: u32 = 1 << 22 | 1 << 24;
+    let highest = cpuid(0, 0)[0];
+    if highest < 0x1E || cpuid(7, 0)[3] & TILES != TILES || cpuid(0x1D, 0)[0] < 1 {
+        return false;
+    }
+    // Palette 1: bytes of all tiles and of one, bytes of a row and number of tiles, number of rows.
+    let [bytes, rows_and_tiles, rows, _] = cpuid(0x1D, 1);
+    // The multiplier: rows of a right tile, and bytes of a row.
+    let multiplier = cpuid(0x1E, 0)[1];
+    bytes == 1024 << 16 | 8192
+        && rows_and_tiles == 8 << 16 | 64
+        && rows & 0xFFFF == 16
+        && multiplier & 0xFF >= 16
+        && multiplier >> 8 & 0xFFFF >= 64
+}
+
+/// True if the system saves the configuration and the contents of tiles when it changes threads.
+fn system_saves_tiles() -> bool {
+    /// The bits of both in the register XCR0.
+    const SAVED: u64 = 1 << 17 | 1 << 18;
+    // SAFETY: the instruction exists, since the system saves registers by XSAVE, which bit 27 of ECX says.
+    cpuid(1, 0)[2] & 1 << 27 != 0 && unsafe { std::arch::x86_64::_xgetbv(0) } & SAVED == SAVED
+}
+
+/// The registers EAX, EBX, ECX and EDX of a leaf.
+#[allow(unused_unsafe)] // newer compilers consider the instruction safe
+fn cpuid(leaf: u32, sub: u32) -> [u32; 4] {
+    // SAFETY: every 64-bit processor has the instruction.
+    let found = unsafe { std::arch::x86_64::__cpuid_count(leaf, sub) };
+    [found.eax, found.ebx, found.ecx, found.edx]
+}
+
+/// Asks Linux for permission to use tiles, and looks whether it was given.
+#[cfg(target_os = "linux")]
+fn asks_permission() -> bool {
+    const GET_PERMISSION: libc::c_long = 0x1022;
+    const ASK_PERMISSION: libc::c_long = 0x1023;
+    const TILE_DATA: libc::c_long = 18;
+    let mut granted = 0_u64;
+    // SAFETY: both calls have these arguments, and the second one writes one number.
+    unsafe {
+        libc::syscall(libc::SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0
+            && libc::syscall(libc::SYS_arch_prctl, GET_PERMISSION, &raw mut granted) == 0
+            && granted >> TILE_DATA & 1 == 1
+    }
+}
+
+/// Other systems are not asked.
+#[cfg(not(target_os = "linux"))]
+fn asks_permission() -> bool {
+    false
+}

@@ -1,0 +1,230 @@
+//! Runs the instructions of AMX on machines without it: each raises the signal SIGILL, and a handler computes its
+//! effect as Intel's manual defines it. So tests run the microkernel itself.
+
+use std::cell::UnsafeCell;
+use std::sync::Once;
+
+use super::machine;
+
+/// A register of a tile: rows of 64 bytes.
+type Tile = [[u8; 64]; 16];
+
+/// The tiles of a thread, and their configured sizes.
+struct TileFile {
+    is_configured: bool,
+    rows: [usize; 8],
+    row_bytes: [usize; 8],
+    tiles: [Tile; 8],
+}
+
+thread_local! {
+    /// The tiles of this thread. Only the handler refers to them.
+    static TILES: UnsafeCell<TileFile> = const {
+        UnsafeCell::new(TileFile {
+            is_configured: false,
+            rows: [0; 8],
+            row_bytes: [0; 8],
+            tiles: [[[0; 64]; 16]; 8],
+        })
+    };
+}
+
+/// A number as the instructions see it: zero if it is subnormal.
+fn flushed(v: f32) -> f32 {
+    if v.is_subnormal() { 0.0_f32.copysign(v) } else { v }
+}
+
+/// The bfloat16 numbers of a tile.
+fn numbers(tile: &Tile) -> [[f32; 32]; 16] {
+    tile.map(|row| {
+        std::array::from_fn(|i| {
+            flushed(f32::from_bits(u32::from(u16::from_le_bytes([row[2 * i], row[2 * i + 1]])) << 16))
+        })
+    })
+}
+
+impl TileFile {
+    /// `ldtilecfg`.
+    unsafe fn configure(&mut self, from: *const u8) {
+        // SAFETY: the caller guarantees 64 bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(from, 64) };
+        assert!(bytes[0] == 1 && bytes[1] == 0, "palette 1, from the first row");
+        assert!(bytes[2..16].iter().chain(&bytes[32..48]).chain(&bytes[56..]).all(|&byte| byte == 0));
+        for tile in 0..8 {
+            self.row_bytes[tile] = usize::from(bytes[16 + 2 * tile]) | usize::from(bytes[17 + 2 * tile]) << 8;
+            self.rows[tile] = usize::from(bytes[48 + tile]);
+            assert!(self.row_bytes[tile] <= 64 && self.rows[tile] <= 16, "a tile that is too large");
+        }
+        self.tiles = [[[0; 64]; 16]; 8];
+        self.is_configured = true;
+    }
+
+    /// `tilezero`.
+    fn zero(&mut self, tile: usize) {
+        self.tiles[tile] = [[0; 64]; 16];
+    }
+
+    /// `tileloadd`.
+    unsafe fn load(&mut self, tile: usize, from: *const u8, stride: isize) {
+        self.zero(tile);
+        for row in 0..self.rows[tile] {
+            let to = self.tiles[tile][row].as_mut_ptr();
+            // SAFETY: the caller guarantees the rows.
+            unsafe {
+                from.wrapping_offset(row as isize * stride).copy_to_nonoverlapping(to, self.row_bytes[tile]);
+            }
+        }
+    }
+
+    /// `tilestored`.
+    unsafe fn store(&self, tile: usize, to: *mut u8, stride: isize) {
+        for row in 0..self.rows[tile] {
+            let from = self.tiles[tile][row].as_ptr();
+            // SAFETY: the caller guarantees the rows.
+            unsafe {
+                to.wrapping_offset(row as isize * stride)
+                    .copy_from_nonoverlapping(from, self.row_bytes[tile]);
+            }
+        }
+    }
+
+    /// `tdpbf16ps`.
+    #[target_feature(enable = "fma")]
+    fn dot(&mut self, c: usize, a: usize, b: usize) {
+        assert!(c != a && c != b && a != b, "three different tiles");
+        assert!(self.rows[c] == self.rows[a] && self.row_bytes[c] == self.row_bytes[b]);
+        assert!(self.row_bytes[a] / 4 == self.rows[b]);
+        let (left, right) = (numbers(&self.tiles[a]), numbers(&self.tiles[b]));
+        for m in 0..self.rows[c] {
+            for n in 0..self.row_bytes[c] / 4 {
+                let mut sums = [0.0_f32; 2];
+                for pair in 0..self.rows[b] {
+                    for (half, sum) in sums.iter_mut().enumerate() {
+                        *sum = flushed(left[m][2 * pair + half].mul_add(right[pair][2 * n + half], *sum));
+                    }
+                }
+                let place = &mut self.tiles[c][m][4 * n..4 * n + 4];
+                let before = f32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+                let sum = flushed(flushed(before) + flushed(sums[0] + sums[1]));
+                place.copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        self.tiles[c][self.rows[c]..].fill([0; 64]);
+    }
+
+    /// Runs the instruction at `code`, and returns its length. None if it is not one of AMX.
+    ///
+    /// # Safety
+    /// `code` must be an instruction that this thread executes with these registers.
+    #[target_feature(enable = "fma")]
+    unsafe fn run(&mut self, code: *const u8, register: impl Fn(usize) -> usize) -> Option<usize> {
+        // SAFETY: the caller guarantees an instruction, and the longest one that is read has ten bytes.
+        let byte = |i: usize| usize::from(unsafe { code.add(i).read() });
+        // A prefix of three bytes: the second table of instructions, 32 bits, 128 bits.
+        if byte(0) != 0xC4 || byte(1) & 0x1F != 2 || byte(2) & 0x84 != 0 {
+            return None;
+        }
+        let (high_index, high_base) =
+            (8 * usize::from(byte(1) & 0x40 == 0), 8 * usize::from(byte(1) & 0x20 == 0));
+        let (prefix, third) = (byte(2) & 3, !(byte(2) >> 3) & 0xF);
+        let (kind, tile, low) = (byte(4) >> 6, byte(4) >> 3 & 7, byte(4) & 7);
+        if (byte(3), kind) == (0x5C, 3) && prefix == 2 && self.is_configured {
+            self.dot(tile, low, third & 7);
+            return Some(5);
+        }
+        if (byte(3), prefix, byte(4)) == (0x49, 0, 0xC0) {
+            self.is_configured = false;
+            return Some(5);
+        }
+        if kind == 3 {
+            assert!(byte(3) == 0x49 && prefix == 3 && self.is_configured);
+            self.zero(tile);
+            return Some(5);
+        }
+        // An address: a base, an index with a scale if the next byte is there, and a distance of no, 1 or 4 bytes.
+        let has_index = low == 4;
+        let (base, stride) = if has_index {
+            let index = byte(5) >> 3 & 7 | high_index;
+            let stride = if index == 4 { 0 } else { register(index) << (byte(5) >> 6) };
+            assert!(byte(5) & 7 != 5 || kind != 0, "an address without a base");
+            (register(byte(5) & 7 | high_base), stride)
+        } else {
+            assert!(low != 5 || kind != 0, "an address without a base");
+            (register(low | high_base), 0)
+        };
+        let at = 5 + usize::from(has_index);
+        let (distance, bytes) = match kind {
+            0 => (0, 0),
+            1 => (byte(at) as u8 as i8 as isize, 1),
+            // SAFETY: the instruction ends with these bytes.
+            _ => (unsafe { code.add(at).cast::<i32>().read_unaligned() } as isize, 4),
+        };
+        let address = (base as *mut u8).wrapping_offset(distance);
+        // SAFETY: the instruction accesses the same memory.
+        unsafe {
+            match (byte(3), prefix) {
+                (0x49, 0) => self.configure(address),
+                (0x4B, 3) if self.is_configured && has_index => self.load(tile, address, stride as isize),
+                (0x4B, 2) if self.is_configured && has_index => self.store(tile, address, stride as isize),
+                _ => return None,
+            }
+        }
+        Some(at + bytes)
+    }
+}
+
+/// The numbers of registers in the context of a signal, in the order of the code of instructions.
+const REGISTERS: [libc::c_int; 16] = [
+    libc::REG_RAX,
+    libc::REG_RCX,
+    libc::REG_RDX,
+    libc::REG_RBX,
+    libc::REG_RSP,
+    libc::REG_RBP,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+/// Runs an instruction of AMX and continues after it. Any other one ends the process.
+extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the system passes the context of the thread, which executes nothing else meanwhile. The caller of `trap`
+    // guarantees the instructions.
+    unsafe {
+        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+        let code = registers[libc::REG_RIP as usize] as *const u8;
+        let register = |number: usize| registers[REGISTERS[number] as usize] as usize;
+        let length = TILES.with(|tiles| (*tiles.get()).run(code, register));
+        match length {
+            Some(length) => registers[libc::REG_RIP as usize] += length as i64,
+            None => {
+                libc::signal(libc::SIGILL, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
+/// From now on threads of this process run instructions of AMX, on the machine if it has them.
+pub(in crate::kernels::gemm::bfloat16) fn trap() {
+    static TRAPPED: Once = Once::new();
+    TRAPPED.call_once(|| {
+        if machine::multiplies_tiles() {
+            return;
+        }
+        // SAFETY: the handler has the type that the flag says.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = handle;
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(libc::sigaction(libc::SIGILL, &raw const action, std::ptr::null_mut()), 0);
+        }
+    });
+}
