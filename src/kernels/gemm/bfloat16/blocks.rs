@@ -23,8 +23,7 @@ const SHALLOW: usize = 64;
 /// Bytes after a packed row, so that rows do not map to the same sets of the L1 cache.
 const GAP: usize = 64;
 
-/// Packs rows of a left matrix: the matrix, its number of rows and terms, the packed pairs of each row, the target, and
-/// the bytes from row to row there.
+/// Packs rows of a left matrix, as [`pack::rows`].
 pub(super) type PackRows = unsafe fn(PairOperand, usize, usize, usize, *mut u8, usize);
 
 /// Kernels for the tiles of a product, and the blocks that suit them.
@@ -35,8 +34,8 @@ pub(super) trait PairKernels {
     const ROWS: usize;
     /// Packed sums have a multiple of this number of pairs.
     const PAIRS: usize;
-    /// Packs a left matrix without contiguous rows into contiguous rows. If none, its columns are packed tile after tile.
-    const PACK_TURNED: Option<PackRows>;
+    /// Packs a left matrix of any strides in contiguous rows. If none, it is packed tile after tile.
+    const TURNED_ROWS: Option<PackRows>;
     /// Words of the packed right matrix in a block, and of the packed left matrix.
     const RIGHT: usize;
     /// See [`PairKernels::RIGHT`].
@@ -60,14 +59,14 @@ pub(super) trait PairKernels {
     unsafe fn tile(tile: &PairTile, rows: usize);
 }
 
-/// Kernels in registers, with the instruction `vdpbf16ps` or `bfmmla`.
+/// Kernels in registers, with the instruction `vdpbf16ps`, or `bfmmla`.
 pub(super) struct InRegisters;
 
 impl PairKernels for InRegisters {
     const TALLEST: usize = ROWS;
     const ROWS: usize = 1;
     const PAIRS: usize = 1;
-    const PACK_TURNED: Option<PackRows> = None;
+    const TURNED_ROWS: Option<PackRows> = None;
     const RIGHT: usize = 1 << 17;
     const LEFT: usize = 1 << 16;
     const SPEED: usize = 1;
@@ -132,8 +131,8 @@ impl PairProduct<'_> {
     /// Computes the product.
     ///
     /// # Safety
-    /// The machine must have the instructions of the kernels. The matrices must be valid, and `c` must not be accessed
-    /// concurrently.
+    /// The machine must have the instructions of the kernels, and of packing: on x86-64 AVX-512 with BF16. The matrices
+    /// must be valid, and `c` must not be accessed concurrently.
     pub(super) unsafe fn run<K: PairKernels>(&self) {
         let Self { m, n, k, .. } = *self;
         let panels = n.div_ceil(PANEL);
@@ -249,8 +248,7 @@ impl<K: PairKernels> PairChunk<'_, K> {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let part = a.part(i, p);
-            let pack = if a.col == 1 { Some(pack::rows as PackRows) } else { K::PACK_TURNED };
-            let Some(pack) = pack else {
+            let Some(pack) = (if a.col == 1 { Some(pack::rows as PackRows) } else { K::TURNED_ROWS }) else {
                 pack::columns(part, self.heights, rows, k, to);
                 return LeftPairs::Tiles(to);
             };

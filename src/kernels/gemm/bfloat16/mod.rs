@@ -1,8 +1,8 @@
 //! Products of matrices in bfloat16 with sums in `f32`. `f32` operands are rounded to bfloat16 while they are packed.
 //!
 //! On x86-64 the instruction `vdpbf16ps` adds two products to each sum of a register, and `tdpbf16ps` of AMX 32 to each
-//! sum of a tile. On 64-bit ARM `bfmmla` adds four to each sum. Machines without these widen the operands and compute in
-//! `f32`.
+//! sum of a tile. On 64-bit ARM `bfmmla` adds four to each sum of a register. Machines without them widen the operands
+//! and compute in `f32`.
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -136,7 +136,7 @@ pub fn instructions() -> &'static str {
     }
     #[cfg(target_arch = "aarch64")]
     if has_pairs() {
-        return "bf16";
+        return "bfmmla";
     }
     "float32"
 }

@@ -31,7 +31,7 @@ impl PairKernels for InTiles {
     const TALLEST: usize = tiles::TALLEST;
     const ROWS: usize = tiles::TILE_ROWS;
     const PAIRS: usize = tiles::TILE_PAIRS;
-    const PACK_TURNED: Option<PackRows> = Some(pack::turned_rows);
+    const TURNED_ROWS: Option<PackRows> = Some(pack::turned_rows);
     // Both blocks are in an L2 cache of 2 MiB, with space for the result.
     const RIGHT: usize = 1 << 18;
     const LEFT: usize = 1 << 17;
@@ -150,7 +150,7 @@ mod tests {
         const TALLEST: usize = InRegisters::TALLEST;
         const ROWS: usize = InRegisters::ROWS;
         const PAIRS: usize = InRegisters::PAIRS;
-        const PACK_TURNED: Option<PackRows> = InRegisters::PACK_TURNED;
+        const TURNED_ROWS: Option<PackRows> = InRegisters::TURNED_ROWS;
         const RIGHT: usize = InRegisters::RIGHT;
         const LEFT: usize = InRegisters::LEFT;
         const SPEED: usize = InRegisters::SPEED;

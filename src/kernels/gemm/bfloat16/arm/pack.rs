@@ -148,13 +148,14 @@ unsafe fn write<const N: usize>(registers: [uint32x4_t; N], n: usize, to: *mut u
     }
 }
 
-/// Packs up to [`PANEL`] columns of a right matrix with `k` rows. Columns beyond `n` are zeros. Kernels here need no
-/// pairs beyond the matrix.
+/// Packs up to [`PANEL`] columns of a right matrix with `k` rows. Columns beyond `n` are zeros. Nothing follows the last
+/// pair: `padded` is the number of pairs.
 ///
 /// # Safety
 /// The machine must have FEAT_BF16, and the memory must be valid.
 #[target_feature(enable = "neon,bf16")]
-pub(in super::super) unsafe fn panel(b: PairOperand, k: usize, n: usize, _padded: usize, to: *mut u32) {
+pub(in super::super) unsafe fn panel(b: PairOperand, k: usize, n: usize, padded: usize, to: *mut u32) {
+    debug_assert_eq!(padded, k.div_ceil(2));
     // SAFETY: guaranteed by the caller.
     unsafe {
         match b.transposed() {
@@ -179,10 +180,11 @@ pub(in super::super) unsafe fn rows(
     a: PairOperand,
     m: usize,
     k: usize,
-    _pairs: usize,
+    padded: usize,
     to: *mut u8,
     row: usize,
 ) {
+    debug_assert_eq!(padded, k.div_ceil(2));
     // SAFETY: guaranteed by the caller.
     unsafe {
         for i in 0..m {
