@@ -62,7 +62,7 @@ pub(crate) struct SpatialLayout<'a> {
 macro_rules! has_layout {
     ($ty:ident) => {
         impl $ty {
-            /// The arguments of the operation as a [`SpatialLayout`].
+            /// The arguments of the operation as a `SpatialLayout`.
             fn layout(&self) -> $crate::ops::spatial::layout::SpatialLayout<'_> {
                 $crate::ops::spatial::layout::SpatialLayout {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
@@ -280,7 +280,7 @@ pub(crate) struct PoolingArguments<'a> {
 macro_rules! pools {
     ($($ty:ident)+) => {$(
         impl $ty {
-            /// The arguments of the operation as [`PoolingArguments`].
+            /// The arguments of the operation as `PoolingArguments`.
             fn pool(&self) -> $crate::ops::spatial::layout::PoolingArguments<'_> {
                 $crate::ops::spatial::layout::PoolingArguments {
                     op: <Self as $crate::ops::Declared>::SPEC.name,
