@@ -77,7 +77,7 @@ pub fn connect_detached(
         true => {
             reserve::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
-            Some(shapes::shapes_of(&op, &x)?)
+            Some(shapes::shapes_of(&op, &x, context::precision(modes::current_context()))?)
         }
         false => None,
     };

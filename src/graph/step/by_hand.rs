@@ -7,7 +7,7 @@ use crate::graph::arena::{self, Arena, Ix, order, tensors};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
-use crate::graph::settings::context;
+use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Scope;
 use crate::graph::step::backward::BackwardStep;
 use crate::graph::step::forward::ForwardStep;
@@ -106,12 +106,17 @@ impl Function {
         self.shape_outputs(&self.of_active(x), y)
     }
 
+    /// The precision of its context.
+    fn precision(&self) -> Precision {
+        arena::with(|a| context::precision(a.context(self.0)))
+    }
+
     /// Gives the output variables the shapes that the operation computes from the inputs.
     fn shape_outputs(&self, x: &[&Variable], y: &[&Variable]) -> Result<()> {
         let op = self.op();
         let asked = arena::with(|a| a.reshapes());
         let arrays: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
-        let shapes = shapes::shapes_of(&op, &arrays)?;
+        let shapes = shapes::shapes_of(&op, &arrays, self.precision())?;
         if shapes.len() != y.len() {
             return Err(Error::Graph(format!(
                 "{}: expected {} outputs, got {}",
@@ -168,7 +173,7 @@ impl Function {
                 op.name()
             )));
         }
-        let compute = arena::with(|a| context::precision(a.context(self.0)));
+        let compute = self.precision();
         let _guard = RunGuard::new();
         let _recomputing = Scope::recomputing(recompute);
         let mut step = ForwardStep::on_arrays(
@@ -199,7 +204,7 @@ impl Function {
         if op.on_arrays().is_none() {
             // Kernels rely on the shapes.
             let inputs: Vec<NdArray> = x.iter().map(|v| v.data()).collect();
-            let expected = shapes::shapes_of(&op, &inputs)?;
+            let expected = shapes::shapes_of(&op, &inputs, self.precision())?;
             y = &y[..y.len().min(expected.len())];
             let got: Vec<Shape> = y.iter().map(|v| v.shape()).collect();
             if got[..] != expected[..] {
@@ -209,7 +214,7 @@ impl Function {
             }
         }
         let provenance = self.provenance_of_backward(x, y)?;
-        let compute = arena::with(|a| context::precision(a.context(self.0)));
+        let compute = self.precision();
         let _guard = RunGuard::new();
         let xs: Vec<_> = x.iter().map(|v| (v.array(), v.need_grad())).collect();
         let ys: Vec<_> = y.iter().map(|v| v.array()).collect();

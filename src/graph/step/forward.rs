@@ -186,13 +186,15 @@ impl ForwardStep {
     fn read_as(&mut self, integers: Option<DType>) {
         let Self { op, compute, x, y, .. } = self;
         let compute = if integers.is_some() { Precision::Double } else { *compute };
+        // The type of moved integers in the kernel.
+        let moved = if op.facts().compares { DType::F64 } else { DType::I64 };
         for (i, slot) in x.iter_mut().enumerate() {
             let dtype = operand::read_as(op, i, compute);
-            slot.dtype = if integers.is_some() && op.facts().moves(i) { DType::I64 } else { dtype };
+            slot.dtype = if integers.is_some() && op.facts().moves(i) { moved } else { dtype };
             slot.stored = slot.dtype;
         }
         for (o, slot) in y.iter_mut().enumerate() {
-            let (dtype, stored) = integers.map_or((compute.dtype(), compute.stored()), |i| (DType::I64, i));
+            let (dtype, stored) = integers.map_or((compute.dtype(), compute.stored()), |i| (moved, i));
             (slot.dtype, slot.stored) = op.output(o).map_or((dtype, stored), |own| (own, own));
         }
         self.integers = integers;
@@ -343,7 +345,7 @@ impl ForwardStep {
             let narrow =
                 (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
             let call = Call {
-                integers,
+                integers: integers && !facts.compares,
                 narrow,
                 recompute,
                 tail,
@@ -447,7 +449,7 @@ pub fn evaluate_into(
     into: &[Option<NdArray>],
 ) -> Result<SmallVec<[NdArray; 1]>> {
     let mut y: SmallVec<[NdArray; 1]> = SmallVec::new();
-    for (o, shape) in shapes_of(op, x)?.into_iter().enumerate() {
+    for (o, shape) in shapes_of(op, x, compute)?.into_iter().enumerate() {
         shape.checked_size()?;
         let given = into.get(o).cloned().flatten();
         let aliased = op.facts().aliased_by(o, x.len());

@@ -8,6 +8,7 @@ use crate::graph::arena::order::depth_first;
 use crate::graph::arena::{self, Arena, Ix, aliasing};
 use crate::graph::handles::function::Function;
 use crate::graph::handles::ndarray::NdArray;
+use crate::graph::settings::context;
 use crate::graph::settings::modes::{self, ExecutionOrder};
 use crate::graph::step::{prepare, shapes};
 use crate::ops::{self, Shapes};
@@ -15,12 +16,12 @@ use crate::{Error, Result};
 
 /// Sets up a function whose shapes depend on user code or values, which must not run under the lock.
 pub(crate) fn set_up_outside(f: Ix) -> Result<()> {
-    let (held, op, x, asked) = arena::with(|a| {
+    let (held, op, x, compute, asked) = arena::with(|a| {
         let (inputs, _) = arena::tensors(a, f);
         let x: Vec<NdArray> = inputs.into_iter().map(|tensor| prepare::data_array(a, tensor)).collect();
-        (Function::counted(a, f), a.op(f).clone(), x, a.reshapes())
+        (Function::counted(a, f), a.op(f).clone(), x, context::precision(a.context(f)), a.reshapes())
     });
-    let shapes = shapes::shapes_of(&op, &x)?;
+    let shapes = shapes::shapes_of(&op, &x, compute)?;
     let done = arena::with(|a| set_up(a, f, shapes, asked));
     drop(held); // the user code may have dropped the graph
     done

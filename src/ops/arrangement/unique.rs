@@ -213,6 +213,11 @@ impl Unique {
 impl Compute for Unique {
     const SHAPED_BY: Option<usize> = Some(0);
     const HAS_BACKWARD: bool = false;
+    const COMPARES: bool = true;
+
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let shape = x.get(0);

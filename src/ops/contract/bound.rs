@@ -157,6 +157,7 @@ impl<C: Compute> Bound<C> {
                 inputs.given(Reads::inputs(C::IN_BFLOAT16)).inputs
             },
             hosts_epilogue: C::HOSTS_EPILOGUE,
+            compares: C::COMPARES,
             activation: C::ACTIVATION,
             has_backward: C::HAS_BACKWARD,
             is_random: op.is_random(),

@@ -78,6 +78,10 @@ pub trait Compute: Declared {
         false
     }
 
+    /// True if `forward` compares elements of the inputs that it [`moves`](Compute::moves). It receives integers as
+    /// `f64`, which holds them up to 2^53.
+    const COMPARES: bool = false;
+
     /// The loops that compute in `f64` (if `double`) or `f32`, for an elementwise operation: each element of the
     /// output and of the gradients depends only on the input elements at the same index. The engine may run the loops
     /// on any part of arrays of one shape.

@@ -95,6 +95,8 @@ pub struct Facts {
     pub in_bfloat16: u64,
     /// True if `forward` applies a tail to its first output.
     pub hosts_epilogue: bool,
+    /// True if `forward` compares the elements that it moves.
+    pub compares: bool,
     /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
     pub activation: Option<Activation>,
     /// True if there is a backward kernel, or user code in its place.
@@ -120,6 +122,7 @@ impl Facts {
             cached_input: None,
             in_bfloat16: 0,
             hosts_epilogue: false,
+            compares: false,
             activation: None,
             has_backward: true,
             is_random: false,
@@ -140,6 +143,7 @@ impl Facts {
             cached_input: None,
             in_bfloat16: 0,
             hosts_epilogue: false,
+            compares: false,
             activation,
             has_backward: true,
             is_random: false,

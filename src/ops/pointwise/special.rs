@@ -147,6 +147,10 @@ op! {
 }
 
 impl Compute for Assign {
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if x.get(0) == x.get(1) {
             return like(x);

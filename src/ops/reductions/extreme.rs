@@ -150,6 +150,12 @@ pub(crate) fn largest(x: Sym, axis: usize) -> Sym {
 }
 
 impl<C: Extreme> Compute for Extremes<C> {
+    const COMPARES: bool = true;
+
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (name, shape) = (C::SPEC.name, x.get(0));
         let y = reduced(name, shape, self.0.axis(), self.0.keepdims())?;

@@ -43,6 +43,12 @@ op! {
 }
 
 impl Compute for Sort {
+    const COMPARES: bool = true;
+
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let shape = x.get(0);
         shape.axis("sort", self.axis)?;

@@ -116,6 +116,12 @@ impl TopKData {
 }
 
 impl Compute for TopKData {
+    const COMPARES: bool = true;
+
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let chosen = self.chosen(x.get(0))?;
         let mut shapes = Shapes::new();
