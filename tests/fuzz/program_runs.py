@@ -189,7 +189,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         # All values must exist then, except the gradient of a leaf without a handle.
         assert r.is_ready() or not all(x.pair.grad.sure for x in r.leaves())
     wanted = r.wanted()
-    ends = [n for n in r.above() if n is not r and wanted[n] and not any(wanted[x] for x in n.inputs)]
+    ends = [n for n in r.above() if wanted[n] and not any(wanted[x] for x in n.inputs)]
     ready, fresh = r.is_ready() and all(n.pair.grad.sure for n in ends), r.is_fresh()
     start = np.ones(r.pair.data.value.shape)
     try:

@@ -210,3 +210,19 @@ def test_a_leaf_that_is_cleared_in_mid_run_reads_as_nan():
 
     y.forward(function_pre_hook=clear)
     assert np.isnan(y.d)
+
+
+def test_a_cleared_gradient_is_an_error_to_add_to():
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32), need_grad=True)
+    h = F.tanh(x)
+    h.forward()
+    with nn.auto_forward():
+        y = F.tanh(h)
+    h.need_grad, x.need_grad = True, False
+    y.backward(clear_buffer=True)
+    h.forward()
+    with pytest.raises(nn.ClearedError, match=r"a gradient of a variable of shape \(2, 3\) to add to.*zero it first"):
+        nn.autodiff.backward(h, nn.NdArray.from_numpy_array(np.ones((2, 3))))
+    h.grad.zero()
+    nn.autodiff.backward(h, nn.NdArray.from_numpy_array(np.ones((2, 3))))
+    assert (h.g == 1).all()

@@ -36,7 +36,14 @@ pub(crate) fn all(sums: &[GradientSum<'_>]) -> Result<()> {
     for sum in sums.iter().filter(|sum| !moves(sum)) {
         let dtype = type_of_sum(&sum.to.storage, sum.more);
         sum.more.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
-        sum.to.storage.access(dtype, Access::ReadWrite)?;
+        sum.to.storage.access(dtype, Access::ReadWrite).map_err(|error| match error {
+            Error::Cleared(_) => Error::Cleared(format!(
+                "backward: expected a gradient of a variable of shape {} to add to, but its memory was cleared; zero \
+                 it first",
+                sum.to.shape
+            )),
+            other => other,
+        })?;
     }
     for sum in sums {
         if !(moves(sum) && sum.more.give_to(&sum.to.storage)) {

@@ -128,38 +128,46 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
             let mut start = 0;
             loop {
                 let end = if KIND == CHAINED { t.k.min(start + t.chain) } else { t.k };
-                let has_runs = V::HAS_LANES && !MASKED && (KIND == SCATTERED_A || t.a_col == 1);
-                let runs = if has_runs { (end - start) / V::WIDTH } else { 0 };
-                for run in 0..runs {
-                    let p = start + run * V::WIDTH;
-                    let left = |i: usize| match KIND == SCATTERED_A {
-                        true => scattered[i].add(p),
-                        false => groups[i / 3].offset((i % 3) as isize * t.a_row),
-                    };
-                    let right = |l: usize| match KIND == SCATTERED_B {
-                        true => t.b.offset(b_offset + *t.table.add(p + l)),
-                        false => b.wrapping_offset(l as isize * t.b_row),
-                    };
-                    add_run::<V, M, N>(&mut sums, left, right, |l, row| {
-                        if KIND == PACKING {
-                            for (j, v) in row.iter().enumerate() {
-                                v.store(packed.add((l * N + j) * V::WIDTH));
+                let mut next = start;
+                // The condition starts with constants: other dead code would change the registers of the loop below.
+                if V::HAS_LANES && !MASKED && (KIND == SCATTERED_A || t.a_col == 1) {
+                    let runs = (end - start) / V::WIDTH;
+                    for run in 0..runs {
+                        let p = start + run * V::WIDTH;
+                        let left = |i: usize| match KIND == SCATTERED_A {
+                            true => scattered[i].add(p),
+                            false => groups[i / 3].offset((i % 3) as isize * t.a_row),
+                        };
+                        let right = |l: usize| match KIND == SCATTERED_B {
+                            true => t.b.offset(b_offset + *t.table.add(p + l)),
+                            false => b.wrapping_offset(l as isize * t.b_row),
+                        };
+                        add_run::<V, M, N>(&mut sums, left, right, |l, row| {
+                            if KIND == PACKING {
+                                for (j, v) in row.iter().enumerate() {
+                                    v.store(packed.add((l * N + j) * V::WIDTH));
+                                }
                             }
+                            if KIND == REGULAR || KIND == PACKING {
+                                V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step)); // both registers are near
+                            }
+                        });
+                        if KIND != SCATTERED_A {
+                            groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_add(V::WIDTH));
                         }
-                        if KIND == REGULAR || KIND == PACKING {
-                            V::prefetch(ahead.wrapping_offset(l as isize * t.ahead_step)); // both registers are near
+                        b = right(V::WIDTH - 1).wrapping_offset(if KIND == SCATTERED_B {
+                            0
+                        } else {
+                            t.b_row
+                        });
+                        if KIND == PACKING {
+                            packed = packed.add(V::WIDTH * N * V::WIDTH);
                         }
-                    });
-                    if KIND != SCATTERED_A {
-                        groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_add(V::WIDTH));
+                        ahead = ahead.wrapping_offset(V::WIDTH as isize * t.ahead_step);
                     }
-                    b = right(V::WIDTH - 1).wrapping_offset(if KIND == SCATTERED_B { 0 } else { t.b_row });
-                    if KIND == PACKING {
-                        packed = packed.add(V::WIDTH * N * V::WIDTH);
-                    }
-                    ahead = ahead.wrapping_offset(V::WIDTH as isize * t.ahead_step);
+                    next += runs * V::WIDTH;
                 }
-                for p in start + runs * V::WIDTH..end {
+                for p in next..end {
                     if KIND == SCATTERED_B {
                         b = t.b.offset(b_offset + *t.table.add(p));
                     }
@@ -186,7 +194,9 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                         }
                     }
                     if KIND != SCATTERED_A {
-                        groups.iter_mut().take(M.div_ceil(3)).for_each(|p| *p = p.wrapping_offset(t.a_col));
+                        for p in groups.iter_mut().take(M.div_ceil(3)) {
+                            *p = p.wrapping_offset(t.a_col);
+                        }
                     }
                     if KIND != SCATTERED_B {
                         b = b.wrapping_offset(t.b_row);
