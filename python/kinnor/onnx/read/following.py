@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ... import functions as F
-from ..._core import set_up_all
+from ..._core import Variable, set_up_all
 from ...rewrite.patterns import is_a
 from . import reading
 from .values import TRACE, OnnxError, Trace, Value
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..._core import Function, Variable
+    from ..._core import Function
     from ...rewrite.folding import Folding
     from .building import Builder
     from .values import Node
@@ -81,6 +81,8 @@ class Following:
         self._inputs = dict(values)
         self._moving = set(values)
         self._makers: dict[str, Any] = {}
+        # Functions, places, types and sources of values between moves, by name.
+        self._places: dict[str, tuple[Function, int, Any, frozenset[str]]] = {}
         self._steps: list[_Step] = []
         self._values: dict[str, Any] = {}
         # Variables that stand for outputs of steps while the rest is built and folded, and these outputs.
@@ -134,7 +136,7 @@ class Following:
                 value.has_lengths = True
                 continue
             y = _own(value.variable, taken)
-            apart = y.get_unlinked_variable(need_grad=False)
+            apart = Variable(y.shape, need_grad=False)  # an unlinked one would keep the memory from being cleared
             self._apart.append((apart, y))
             values[name] = Value(apart, value.dtype, sources=value.sources)
 
@@ -192,6 +194,24 @@ class Following:
             step.lengths = [values[name].variable.shape for name in step.computed]
             self._fold(step, folding, kept)
         self._makers.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Keeps functions in place of their outputs, so that runs may clear those."""
+        for name, value in list(self._values.items()):
+            f = None if value is None or value.known else value.variable.parent
+            if f is not None:
+                self._places[name] = (f, f.outputs.index(value.variable), value.dtype, value.sources)
+                del self._values[name]
+        for step in self._steps:
+            if step.node is not None:
+                step.node.inputs = ()
+
+    def _take_back(self) -> None:
+        """Makes values of the outputs of functions again."""
+        for name, (f, k, dtype, sources) in self._places.items():
+            self._values[name] = Value(f.outputs[k], dtype, sources=sources)
+        self._places.clear()
 
     def _fold(self, step: _Step, folding: Folding | None, kept: Sequence[Variable]) -> None:
         """Folds the functions of a node."""
@@ -230,6 +250,7 @@ class Following:
         Raises:
             OnnxError: If the graph for these inputs has other functions.
         """
+        self._take_back()
         values = self._values
         changed = set()
         for name, old in self._inputs.items():
@@ -271,7 +292,8 @@ class Following:
                     taken = taken or _variables(values, [*step.read, *step.others])
                     _replace(old.variable, _own(value.variable, taken))
             self._fold(step, folding, kept)
-        set_up_all(kept, since)
+        set_up_all(kept)
+        self._let_go()
         return {name: value for name, value in values.items() if value.has_lengths}
 
 
@@ -308,16 +330,14 @@ def _own(y: Variable, taken: set[Variable]) -> Variable:
 def _between(outputs: Sequence[Variable], inputs: set[Variable]) -> list[Function]:
     """Returns the functions that compute outputs from inputs, inputs before outputs."""
     found: dict[Function, None] = {}
-
-    def enter(x: Variable) -> None:
-        """Adds the functions above a variable."""
-        f = x.parent
-        if f is None or f in found or x in inputs:
-            return
-        for v in f.inputs:
-            enter(v)
-        found[f] = None
-
-    for y in outputs:
-        enter(y)
+    path = [(y.parent, False) for y in reversed(outputs)]
+    while path:
+        f, is_done = path.pop()
+        if f is None or f in found:
+            continue
+        if is_done:
+            found[f] = None
+            continue
+        path.append((f, True))
+        path += [(x.parent, False) for x in reversed(f.inputs) if x not in inputs]
     return list(found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
-from ..._core import Error, UnsupportedError, Variable, are_small_whole
+from ..._core import Error, UnsupportedError, Variable, are_small_whole, set_up_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -258,6 +258,8 @@ class Value:
                 self._moved = F.transpose(self.variable, order)
             else:
                 self._moved = Value(np.ascontiguousarray(array.transpose(order))).variable
+        elif self._moved.parent is not None:
+            set_up_all([self._moved])  # the variable may have another shape since
         return self._moved
 
     def static(self) -> NDArray[Any]:
