@@ -106,7 +106,7 @@ def save(
         ...     kinnor.onnx.load(f"{folder}/net.onnx")(np.ones((4, 3), np.float32)).shape
         (4, 2)
     """
-    ending = Path(path).suffix.lower() if hasattr(path, "__fspath__") or hasattr(path, "encode") else ""
+    ending = Path(str(path)).suffix.lower()  # What is no path is refused below.
     if ending in OF_OTHERS:
         raise ArgumentError(f"onnx.save: expected a path that ends in .onnx, got {str(path)!r}; {OF_OTHERS[ending]}")
     onnx = onnx_package("onnx.save")
