@@ -19,6 +19,7 @@ MOVING = {
     "matrix_diag_part", "meshgrid", "pack_padded_sequence", "pad", "pad_packed_sequence", "random_choice",
     "random_crop", "random_flip", "random_shift", "reshape", "scatter_nd", "shift", "slice", "split", "stack",
     "tile", "transpose", "trilu", "unlink", "unpooling", "where",
+    "assign",
 }  # fmt: skip
 """Functions of the table whose outputs are elements of their inputs and constants."""
 
@@ -83,6 +84,12 @@ MOVES = {
     "tile": lambda i: F.tile(i, (2, 1)),
     "broadcast": lambda i: F.broadcast(F.reshape(i, (1, 2, 4)), (3, 2, 4)),
     "gather": lambda i: F.gather(i, nn.Variable.from_numpy_array(np.array([1, 0])), axis=0),
+    "sort": lambda i: F.sort(i, axis=1, reverse=True),
+    "max": lambda i: F.max(i, axis=0),
+    "min": lambda i: F.min(i, axis=0),
+    "top_k_data": lambda i: F.top_k_data(i, 2),
+    "unique": F.unique,
+    "assign": lambda i: F.assign(nn.Variable.from_numpy_array(np.zeros_like(i.d)), i),
     "chain": lambda i: F.concatenate(F.transpose(F.identity(i)[:, ::2], (1, 0)), F.pad(i, (0, 0))[:, :2], axis=1),
 }
 """Functions that move integers. They must keep them exact in each context."""
@@ -189,3 +196,50 @@ def test_a_label_keeps_its_class_in_sixteen_bits():
         loss = F.softmax_cross_entropy(nn.Variable.from_numpy_array(scores), labels[:, :1])
         loss.forward()
         assert loss.d.item() < 1e-4
+
+
+COMPARING = {
+    "sort": F.sort,
+    "max": F.max,
+    "min": F.min,
+    "top_k_data": lambda x: F.top_k_data(F.reshape(x, (1, 4)), 2),
+    "unique": F.unique,
+}
+"""Functions that compare the elements that they move."""
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("name", COMPARING)
+def test_integers_are_compared_exactly_or_refused(mode, context, name):
+    def run(ids):
+        """Returns the values of the function."""
+        y = COMPARING[name](nn.Variable.from_numpy_array(ids))
+        if mode == "static":
+            y.forward()
+        return y.d
+
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        ids = np.array([2**24 + 1, 2**24, 2**53 - 1, 257])
+        expected = {"sort": np.sort(ids), "max": ids.max(), "min": ids.min(), "unique": np.unique(ids)}
+        expected["top_k_data"] = [[2**53 - 1, 2**24 + 1]]
+        got = run(ids)
+        assert got.dtype == np.int64
+        assert sorted(np.ravel(got)) == sorted(np.ravel(expected[name]))
+        with pytest.raises(nn.IndexRangeError, match=rf"{name}: expected integers from -2\^53 to 2\^53 in x"):
+            run(np.array([1, 2, 3, 2**53 + 1]))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_shapes_count_the_values_that_kernels_read(mode, context):
+    values = np.array([1.0, 1 + 1e-10, 2.0, 1e-60, 0.0])
+    read = values if context == "double" else values.astype(np.float32)
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        x = nn.Variable.from_numpy_array(values)
+        for y, expected in (
+            (F.unique(x), np.unique(read)),
+            (F.nonzero(x), np.array(np.nonzero(read))),
+            (F.bool_gather(nn.Variable.from_numpy_array(np.arange(5.0)), x), np.flatnonzero(read)),
+        ):
+            if mode == "static":
+                y.forward()
+            assert y.d.tolist() == expected.tolist()

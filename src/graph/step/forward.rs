@@ -200,6 +200,24 @@ impl ForwardStep {
         self.integers = integers;
     }
 
+    /// Returns an error if a moved input holds an integer that `f64` may round, for a function that compares them.
+    fn check_exact_integers(&self) -> Result<()> {
+        const LIMIT: u64 = 1 << f64::MANTISSA_DIGITS;
+        for (i, slot) in self.x.iter().enumerate().filter(|(i, _)| self.op.facts().moves(*i)) {
+            let (_held, at) = slot.storage.pin(DType::I64, Access::Read)?;
+            // SAFETY: this many elements of this type are held here.
+            let values: &[i64] = unsafe { std::slice::from_raw_parts(at.cast(), slot.shape.size()) };
+            if let Some(found) = values.iter().find(|v| v.unsigned_abs() > LIMIT) {
+                let (name, input) = (self.op.name(), self.op.input_name(i));
+                return Err(Error::Index(format!(
+                    "{name}: expected integers from -2^53 to 2^53 in {input}, which it compares in double precision, \
+                     got {found}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the function. A `recompute` run reproduces the values of the last run and does not repeat side effects.
     pub(crate) fn forward(&mut self, recompute: bool) -> Result<()> {
         debug_assert!(!arena::is_locked_here(), "no kernel runs under the arena's lock");
@@ -286,6 +304,9 @@ impl ForwardStep {
         }
         if let Some(loops) = self.tiled_loops().filter(|_| along.is_none()) {
             return self.run_in_tiles(inputs, loops);
+        }
+        if self.integers.is_some() && facts.compares {
+            self.check_exact_integers()?;
         }
         let mut temporaries = Temporaries::new();
         // Integers are moved unchanged.
