@@ -780,6 +780,9 @@ def dialect() -> str:
 def execution_order() -> str:
     """The order of forward runs: "rank" or "depth_first"."""
 
+def set_up_all(variables: Iterable[Variable], since: int | None = None) -> int:
+    """Derives the shapes of several variables again, where shapes above them changed. Runs no function."""
+
 def forward_all(
     variables: Iterable[Variable],
     clear_buffer: bool = False,

@@ -80,11 +80,12 @@ def test_batch_larger_than_the_source():
 
 
 @both
-def test_stop_exhausted_drops_the_tail_and_stays_stopped(use_thread):
+def test_stop_exhausted_drops_the_tail_and_each_loop_is_an_epoch(use_thread):
     with data_iterator_simple(number, 5, 2, use_thread=use_thread, stop_exhausted=True) as batches:
-        assert [batch[0].tolist() for batch in batches] == [[0, 1], [2, 3]]
-        assert list(batches) == []
-        assert batches.epoch == 0
+        for _ in range(3):
+            assert [batch[0].tolist() for batch in batches] == [[0, 1], [2, 3]]
+            with pytest.raises(StopIteration):
+                batches.next()
 
 
 @both

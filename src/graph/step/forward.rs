@@ -167,11 +167,11 @@ impl ForwardStep {
         self.moves
     }
 
-    /// The integer type of the outputs: the type of all moved inputs, or `i64` if their integer types differ. None if
-    /// one of them holds real numbers or truth values.
+    /// The integer type of the outputs: the type of all moved inputs that are not overwritten, or `i64` if their integer
+    /// types differ. None if one of them holds real numbers or truth values.
     fn integers_of_inputs(&self) -> Option<DType> {
         let facts = self.op.facts();
-        let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i));
+        let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i) && !facts.overwrites(*i));
         let mut common = None;
         for (_, x) in moved {
             let dtype = x.storage.dtype().filter(|dtype| dtype.is_integer())?;
@@ -203,11 +203,11 @@ impl ForwardStep {
     /// Returns an error if a moved input holds an integer that `f64` may round, for a function that compares them.
     fn check_exact_integers(&self) -> Result<()> {
         const LIMIT: u64 = 1 << f64::MANTISSA_DIGITS;
-        for (i, slot) in self.x.iter().enumerate().filter(|(i, _)| self.op.facts().moves(*i)) {
-            let (_held, at) = slot.storage.pin(DType::I64, Access::Read)?;
-            // SAFETY: this many elements of this type are held here.
-            let values: &[i64] = unsafe { std::slice::from_raw_parts(at.cast(), slot.shape.size()) };
-            if let Some(found) = values.iter().find(|v| v.unsigned_abs() > LIMIT) {
+        let facts = self.op.facts();
+        let compared = |i: &usize| self.integers.is_some() && facts.compares && facts.moves(*i);
+        for (i, slot) in self.x.iter().enumerate().filter(|(i, _)| compared(i)) {
+            let array = NdArray { storage: Arc::clone(&slot.storage), shape: slot.shape.clone() };
+            if let Some(found) = array.view::<i64>()?.iter().find(|v| v.unsigned_abs() > LIMIT) {
                 let (name, input) = (self.op.name(), self.op.input_name(i));
                 return Err(Error::Index(format!(
                     "{name}: expected integers from -2^53 to 2^53 in {input}, which it compares in double precision, \
@@ -305,9 +305,7 @@ impl ForwardStep {
         if let Some(loops) = self.tiled_loops().filter(|_| along.is_none()) {
             return self.run_in_tiles(inputs, loops);
         }
-        if self.integers.is_some() && facts.compares {
-            self.check_exact_integers()?;
-        }
+        self.check_exact_integers()?;
         let mut temporaries = Temporaries::new();
         // Integers are moved unchanged.
         let rounds = self.compute.rounds().filter(|_| self.integers.is_none());

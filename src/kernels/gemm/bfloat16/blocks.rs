@@ -5,8 +5,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::pack;
+use super::pair_tile::{PairTile, TileEpilogue};
 use super::source::PairOperand;
-use super::tile::{KERNELS, PANEL, PairTile, ROWS, TileEpilogue, WIDTH};
+use super::tile::{KERNELS, PANEL, ROWS, WIDTH};
 use crate::array::Workspace;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::gemm::blocks::TileGrid;

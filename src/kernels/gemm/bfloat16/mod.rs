@@ -12,6 +12,8 @@ mod arm;
 mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod pack;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod pair_tile;
 mod source;
 #[cfg(target_arch = "x86_64")]
 mod tile;

@@ -9,45 +9,14 @@ use std::arch::x86_64::{
     _mm512_srli_epi32, _mm512_storeu_ps,
 };
 
+use super::pair_tile::{PairKernel, PairTile, TileEpilogue};
+
 /// Rows of the tallest tile in registers.
 pub(super) const ROWS: usize = 12;
 /// Columns of a register.
 pub(super) const WIDTH: usize = 16;
 /// Columns of the widest tile, and of a packed panel.
 pub(super) const PANEL: usize = 2 * WIDTH;
-
-/// Numbers that are added to the sums of a tile before they are stored.
-#[derive(Clone, Copy)]
-pub(super) struct TileEpilogue {
-    /// Adds the previous result.
-    pub(super) accumulate: bool,
-    /// A number for each row, or null.
-    pub(super) row_bias: *const f32,
-    /// A number for each column, or null.
-    pub(super) column_bias: *const f32,
-    /// Replaces negative numbers by zero.
-    pub(super) relu: bool,
-}
-
-/// One tile: `c = epilogue(a b)`, with `n` columns.
-///
-/// Pair `p` of row `i` of `a` is at byte `i a_row + p a_pair`. Pair `p` of the columns of `b` is at `p PANEL` pairs.
-/// Row `i` of `c` is at `i c_row` elements, of `f32`, or of bfloat16 if `is_narrow`.
-pub(super) struct PairTile {
-    pub(super) pairs: usize,
-    pub(super) n: usize,
-    pub(super) a: *const u8,
-    pub(super) a_row: usize,
-    pub(super) a_pair: usize,
-    pub(super) b: *const u32,
-    pub(super) c: *mut u8,
-    pub(super) c_row: isize,
-    pub(super) is_narrow: bool,
-    pub(super) epilogue: TileEpilogue,
-}
-
-/// Computes tiles of a number of rows.
-pub(super) type PairKernel = unsafe fn(&PairTile);
 
 /// Kernels by number of registers minus one, then by number of rows minus one.
 pub(super) static KERNELS: [[PairKernel; ROWS]; 2] = {
@@ -118,7 +87,7 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
             }
             b = b.wrapping_add(PANEL);
         }
-        let mut memory = SumsInMemory([0.0; PANEL * ROWS]);
+        let mut memory = RegisterSums([0.0; PANEL * ROWS]);
         for i in 0..M {
             for j in 0..N {
                 _mm512_storeu_ps(memory.0.as_mut_ptr().add(i * PANEL + j * WIDTH), sums[i][j]);
@@ -130,7 +99,7 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
 
 /// The sums of a tile, row by row. The epilogue reads them from memory, so that there is one copy of it.
 #[repr(align(64))]
-struct SumsInMemory([f32; PANEL * ROWS]);
+struct RegisterSums([f32; PANEL * ROWS]);
 
 /// Stores a tile of sums with `m` rows and `n` registers. Rows of `sums` are [`PANEL`] apart.
 ///

@@ -15,8 +15,8 @@ use half::bf16;
 
 use super::blocks::{PackRows, PairKernels, PairProduct};
 use super::pack;
+use super::pair_tile::PairTile;
 use super::source::PairOperand;
-use super::tile::PairTile;
 use crate::environment::WrongSetting;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::{Isa, isa_of_environment};

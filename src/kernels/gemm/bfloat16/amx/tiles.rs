@@ -7,7 +7,8 @@
 use std::arch::asm;
 use std::mem::MaybeUninit;
 
-use crate::kernels::gemm::bfloat16::tile::{PANEL, PairTile, WIDTH, store};
+use crate::kernels::gemm::bfloat16::pair_tile::PairTile;
+use crate::kernels::gemm::bfloat16::tile::{PANEL, WIDTH, store};
 
 /// Rows of a tile.
 pub(in crate::kernels::gemm::bfloat16) const TILE_ROWS: usize = 16;
@@ -58,7 +59,7 @@ impl Drop for TilesInUse {
 
 /// The sums of a [`PairTile`], row by row.
 #[repr(align(64))]
-struct Sums(MaybeUninit<[f32; PANEL * TALLEST]>);
+struct TileSums(MaybeUninit<[f32; PANEL * TALLEST]>);
 
 /// Computes a tile of at most [`TALLEST`] rows.
 ///
@@ -69,7 +70,7 @@ struct Sums(MaybeUninit<[f32; PANEL * TALLEST]>);
 /// The memory of the tile must be valid, and the tiles of this thread in use.
 pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
     debug_assert!(t.a_pair == 4 && t.pairs.is_multiple_of(TILE_PAIRS) && rows <= TALLEST);
-    let mut sums = Sums(MaybeUninit::uninit());
+    let mut sums = TileSums(MaybeUninit::uninit());
     let to = sums.0.as_mut_ptr().cast::<f32>();
     // SAFETY: guaranteed by the caller.
     unsafe {

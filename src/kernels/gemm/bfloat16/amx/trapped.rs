@@ -12,14 +12,14 @@ use std::sync::Once;
 use super::machine;
 
 /// A register of a tile: rows of 64 bytes.
-type Tile = [[u8; 64]; 16];
+type TileBytes = [[u8; 64]; 16];
 
 /// The tiles of a thread, and their configured sizes.
 struct TileFile {
     is_configured: bool,
     rows: [usize; 8],
     row_bytes: [usize; 8],
-    tiles: [Tile; 8],
+    tiles: [TileBytes; 8],
 }
 
 thread_local! {

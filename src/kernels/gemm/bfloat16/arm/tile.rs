@@ -11,45 +11,14 @@ use std::arch::aarch64::{
 };
 use std::arch::asm;
 
+use super::super::pair_tile::{PairKernel, PairTile, TileEpilogue};
+
 /// Rows of the tallest tile.
 pub(in super::super) const ROWS: usize = 12;
 /// Columns of a register of sums.
 pub(in super::super) const WIDTH: usize = 4;
 /// Columns of the widest tile, and of a packed panel.
 pub(in super::super) const PANEL: usize = 2 * WIDTH;
-
-/// Numbers that are added to the sums of a tile before they are stored.
-#[derive(Clone, Copy)]
-pub(in super::super) struct TileEpilogue {
-    /// Adds the previous result.
-    pub(in super::super) accumulate: bool,
-    /// A number for each row, or null.
-    pub(in super::super) row_bias: *const f32,
-    /// A number for each column, or null.
-    pub(in super::super) column_bias: *const f32,
-    /// Replaces negative numbers by zero.
-    pub(in super::super) relu: bool,
-}
-
-/// One tile: `c = epilogue(a b)`, with `n` columns.
-///
-/// If `a_pair` is 4, rows of `a` are `a_row` bytes apart. Otherwise `a` is packed as a panel is, with rows in place of
-/// columns. Row `i` of `c` is at `i c_row` elements, of `f32`, or of bfloat16 if `is_narrow`.
-pub(in super::super) struct PairTile {
-    pub(in super::super) pairs: usize,
-    pub(in super::super) n: usize,
-    pub(in super::super) a: *const u8,
-    pub(in super::super) a_row: usize,
-    pub(in super::super) a_pair: usize,
-    pub(in super::super) b: *const u32,
-    pub(in super::super) c: *mut u8,
-    pub(in super::super) c_row: isize,
-    pub(in super::super) is_narrow: bool,
-    pub(in super::super) epilogue: TileEpilogue,
-}
-
-/// Computes tiles of a number of rows.
-pub(in super::super) type PairKernel = unsafe fn(&PairTile);
 
 /// Kernels by number of registers minus one, then by number of rows minus one.
 pub(in super::super) static KERNELS: [[PairKernel; ROWS]; 2] = {
@@ -187,7 +156,7 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
                 }
             }
         }
-        let mut memory = SumsInMemory([0.0; PANEL * ROWS]);
+        let mut memory = BlockSums([0.0; PANEL * ROWS]);
         for i in 0..blocks {
             for j in 0..N {
                 let [left, right] = sums[i][j].map(|v| vreinterpretq_f64_f32(v));
@@ -202,13 +171,13 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
 
 /// The sums of a tile, row by row. The epilogue reads them from memory, so that there is one copy of it.
 #[repr(align(64))]
-struct SumsInMemory([f32; PANEL * ROWS]);
+struct BlockSums([f32; PANEL * ROWS]);
 
 /// Stores a tile of sums with `m` rows.
 ///
 /// # Safety
 /// As [`tile`].
-unsafe fn store(t: &PairTile, sums: &SumsInMemory, m: usize) {
+unsafe fn store(t: &PairTile, sums: &BlockSums, m: usize) {
     let TileEpilogue { accumulate, row_bias, column_bias, relu } = t.epilogue;
     // SAFETY: guaranteed by the caller.
     unsafe {

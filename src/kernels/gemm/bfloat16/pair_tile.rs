@@ -1,0 +1,35 @@
+//! A tile of a product in bfloat16: its memory and what is added to its sums.
+
+/// Numbers that are added to the sums of a tile before they are stored.
+#[derive(Clone, Copy)]
+pub(super) struct TileEpilogue {
+    /// Adds the previous result.
+    pub(super) accumulate: bool,
+    /// A number for each row, or null.
+    pub(super) row_bias: *const f32,
+    /// A number for each column, or null.
+    pub(super) column_bias: *const f32,
+    /// Replaces negative numbers by zero.
+    pub(super) relu: bool,
+}
+
+/// One tile: `c = epilogue(a b)`, with `n` columns.
+///
+/// Pair `p` of row `i` of `a` is at byte `i a_row + p a_pair`. Pair `p` of the columns of `b` is at `p PANEL` pairs. The
+/// order on 64-bit ARM is that of `arm::tile`.
+/// Row `i` of `c` is at `i c_row` elements, of `f32`, or of bfloat16 if `is_narrow`.
+pub(super) struct PairTile {
+    pub(super) pairs: usize,
+    pub(super) n: usize,
+    pub(super) a: *const u8,
+    pub(super) a_row: usize,
+    pub(super) a_pair: usize,
+    pub(super) b: *const u32,
+    pub(super) c: *mut u8,
+    pub(super) c_row: isize,
+    pub(super) is_narrow: bool,
+    pub(super) epilogue: TileEpilogue,
+}
+
+/// Computes tiles of a number of rows.
+pub(super) type PairKernel = unsafe fn(&PairTile);
