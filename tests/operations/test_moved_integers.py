@@ -14,12 +14,11 @@ LARGE = 2**53 + 1
 """An integer that no floating-point type represents exactly, nor its odd neighbours."""
 
 MOVING = {
-    "bool_fill", "bool_gather", "bool_scatter", "broadcast", "broadcast_to", "concatenate",
-    "concatenate_parts", "embed", "flip", "gather", "gather_nd", "identity", "matrix_diag",
-    "matrix_diag_part", "meshgrid", "pack_padded_sequence", "pad", "pad_packed_sequence", "random_choice",
-    "random_crop", "random_flip", "random_shift", "reshape", "scatter_nd", "shift", "slice", "split", "stack",
-    "tile", "transpose", "trilu", "unlink", "unpooling", "where",
-    "assign",
+    "assign", "bool_fill", "bool_gather", "bool_scatter", "broadcast", "broadcast_to", "concatenate",
+    "concatenate_parts", "embed", "flip", "gather", "gather_nd", "identity", "matrix_diag", "matrix_diag_part",
+    "max", "meshgrid", "min", "pack_padded_sequence", "pad", "pad_packed_sequence", "random_choice",
+    "random_crop", "random_flip", "random_shift", "reshape", "scatter_nd", "shift", "slice", "sort", "split",
+    "stack", "tile", "top_k_data", "transpose", "trilu", "unique", "unlink", "unpooling", "where",
 }  # fmt: skip
 """Functions of the table whose outputs are elements of their inputs and constants."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._core import Variable, forward_all
+from ...modes import auto_forward
 from ..read import reading
 from ..read.building import outputs_of
 from ..read.containers import Absent, Items, Maps, Words
@@ -115,7 +116,8 @@ class Stages:
         if self.folding is not None:
             whole = [x for x in found if x.parent is not None]
             self.folding.fold([*whole, *more], [*(variable for _, variable in inputs), *given])
-        following.join(values, self._builder.watched, self.folding, found)
+        with auto_forward(False):
+            following.join(values, self._builder.watched, self.folding, found)
 
     def move(self, graph: StaticGraph, given: Mapping[str, Any]) -> None:
         """Gives a graph inputs of other lengths. After an error the graph cannot be used.
@@ -130,7 +132,8 @@ class Stages:
         following = graph.following
         if following is None:
             raise OnnxError("expected a graph that can be given other lengths, got another")
-        now = following.move(self._builder, self.folding, given, computed(graph.outputs))
+        with auto_forward(False):
+            now = following.move(self._builder, self.folding, given, computed(graph.outputs))
         graph.outputs = [(name, now.get(name, value)) for name, value in graph.outputs]
 
     def build(
