@@ -193,7 +193,7 @@ pub fn forward_all(variables: &[&Variable], options: &ForwardOptions<'_>) -> Res
 /// let since = set_up_all(&[&x], None)?;
 /// set_up_all(&[&y], Some(since))?;
 /// set_up_all(&[&z], Some(since))?;
-/// assert_eq!([y.shape(), z.shape()], [[3], [3]]);
+/// assert_eq!([&*y.shape(), &*z.shape()], [&[3][..], &[3][..]]);
 /// # Ok::<(), kinnor::Error>(())
 /// ```
 ///
