@@ -104,7 +104,9 @@ fn concurrent_callers_make_progress() {
             .collect();
         let ends: Vec<_> = callers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         blocked.store(false, Ordering::Relaxed); // before a panic, as the first loop would run for ever
-        ends.into_iter().for_each(|end| end.expect("no panic"));
+        for end in ends {
+            end.expect("no panic");
+        }
     });
 }
 
