@@ -812,6 +812,11 @@ def live_variables() -> int:
 def plans_made() -> int:
     """Number of run plans made so far."""
 
+def bfloat16_instructions() -> str:
+    """The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened. Says so if
+    AMX is off because its first product was wrong.
+    """
+
 def births() -> int:
     """Number of functions made so far."""
 

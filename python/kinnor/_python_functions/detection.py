@@ -245,7 +245,8 @@ def onnx_resize(
 def of_length(x: T, n: int, axis: int) -> T:
     """Returns `x`, by a function that fails if the axis gets another length than `n`."""
     ones = np.ones([n if a == axis else 1 for a in range(x.ndim)], np.float32)
-    return with_constant(f.mul2(x, type(x).from_numpy_array(ones)), 1)
+    y: T = with_constant(f.mul2(x, type(x).from_numpy_array(ones)), 1)
+    return y
 
 
 def resampled(x: T, weights: NDArray[np.floating], axis: int) -> T:

@@ -167,8 +167,8 @@ impl ForwardStep {
         self.moves
     }
 
-    /// The integer type of the outputs: the type of all moved inputs that are not overwritten, or `i64` if their integer
-    /// types differ. None if one of them holds real numbers or truth values.
+    /// The integer type of the outputs: the type of all moved inputs that are not overwritten, or `i64` if their
+    /// integer types differ. None if one of them holds real numbers or truth values.
     fn integers_of_inputs(&self) -> Option<DType> {
         let facts = self.op.facts();
         let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i) && !facts.overwrites(*i));

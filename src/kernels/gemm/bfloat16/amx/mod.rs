@@ -1,7 +1,7 @@
 //! Products with AMX, the matrix instructions of Intel's servers: whether this process uses them, and their kernels.
 //!
-//! Blocks, packing and epilogues are the same as for `vdpbf16ps`. AMX is used only after a product in tiles agreed with one in
-//! plain Rust.
+//! Blocks, packing and epilogues are the same as for `vdpbf16ps`. AMX is used only after a product in tiles agreed
+//! with one in plain Rust.
 
 mod machine;
 mod tiles;

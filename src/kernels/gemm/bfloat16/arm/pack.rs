@@ -148,8 +148,8 @@ unsafe fn write<const N: usize>(registers: [uint32x4_t; N], n: usize, to: *mut u
     }
 }
 
-/// Packs up to [`PANEL`] columns of a right matrix with `k` rows. Columns beyond `n` are zeros. Nothing follows the last
-/// pair: `padded` is the number of pairs.
+/// Packs up to [`PANEL`] columns of a right matrix with `k` rows. Columns beyond `n` are zeros. Nothing follows the
+/// last pair: `padded` is the number of pairs.
 ///
 /// # Safety
 /// The machine must have FEAT_BF16, and the memory must be valid.
