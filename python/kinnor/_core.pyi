@@ -813,9 +813,7 @@ def plans_made() -> int:
     """Number of run plans made so far."""
 
 def bfloat16_instructions() -> str:
-    """The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened. Says so if
-    AMX is off because its first product was wrong.
-    """
+    """The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened."""
 
 def births() -> int:
     """Number of functions made so far."""

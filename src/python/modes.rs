@@ -204,8 +204,9 @@ fn configuration(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(dict)
 }
 
-/// The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened. Says so if
-/// AMX is off because its first product was wrong.
+/// The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened.
+///
+/// Says so if AMX is off because its first product was wrong.
 #[pyfunction]
 fn bfloat16_instructions() -> &'static str {
     gemm::bfloat16_instructions()
