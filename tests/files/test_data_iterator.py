@@ -1,5 +1,6 @@
 """Data iterators: order of batches, epochs, slices, the loader thread, and its errors."""
 
+import contextlib
 import re
 import threading
 import time
@@ -197,7 +198,14 @@ def test_threads_that_share_an_iterator_get_each_example_once_an_epoch(use_threa
 def test_threads_that_stop_together_share_one_epoch():
     with data_iterator_simple(number, 50, 2, stop_exhausted=True) as batches:
         got = []
-        in_threads(4, lambda: got.extend(int(i) for (x,) in batches for i in x))
+
+        def take_all():
+            """Takes batches until none is left. A loop that starts after the end would start another epoch."""
+            with contextlib.suppress(StopIteration):
+                while True:
+                    got.extend(int(i) for i in batches.next()[0])
+
+        in_threads(4, take_all)
     assert sorted(got) == list(range(50))
 
 
