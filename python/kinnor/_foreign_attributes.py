@@ -52,7 +52,7 @@ def attach() -> None:
 
 
 def _listed(self: Any) -> list[str]:
-    """The names of attributes, without those that are absent."""
+    """The names of the attributes that are present."""
     absent = {
         name
         for name in (VARIABLE if isinstance(self, Variable) else ARRAY)

@@ -183,7 +183,7 @@ def test_masks_may_be_arrays_of_the_library():
 
 @pytest.mark.parametrize("key", [np.s_[1:3, 0], np.s_[[1, 2], [0, 0]], np.s_[..., ::-1], np.s_[[0, 2, 0]]])
 def test_gradients_of_parts(key):
-    """The gradient of a part of an array is that of NumPy's indexing."""
+    """The gradient of a part of an array equals the gradient of NumPy's indexing."""
     x = nn.Variable.from_numpy_array(example(), need_grad=True)
     y = x[key]
     gy = np.arange(1, y.size + 1, dtype=np.float32).reshape(y.shape)

@@ -31,8 +31,8 @@ pub(crate) fn shapes_of(op: &Op, x: &[NdArray], compute: Precision) -> Result<cr
     }
 }
 
-/// The value that a kernel reads from a real number, or none if it reads all digits of it: kernels and shapes must
-/// count the same values.
+/// Rounds a real number as a kernel does when it reads it. None if it reads all digits. Kernels and shapes must count
+/// the same values.
 fn as_read(compute: Precision) -> Option<fn(f64) -> f64> {
     match (compute, compute.rounds().is_some()) {
         (Precision::Double, _) => None,

@@ -190,7 +190,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
 }
 
 /// Adds `runs` times `WIDTH` terms to each sum, from term `start` on, and moves all addresses behind them. `b_offset`
-/// is that of the item of the batch.
+/// is the offset of `b` in this item of the batch.
 #[inline(always)]
 unsafe fn add_runs<V: Vector, const KIND: usize, const M: usize, const N: usize>(
     t: &ProductTile<'_, V::T>,

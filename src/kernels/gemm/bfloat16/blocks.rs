@@ -102,7 +102,7 @@ unsafe impl Sync for PairProduct<'_> {}
 
 /// Some rows and columns of tiles.
 struct PairChunk<'a, K> {
-    /// The product of which this is a part.
+    /// The whole product.
     product: &'a PairProduct<'a>,
     kernels: PhantomData<K>,
     /// Rows of the matrix in each row of tiles, in units of [`PairKernels::ROWS`].

@@ -15,13 +15,6 @@ use crate::kernels::simd::Vector;
 use crate::kernels::simd::x86::F32x16;
 
 impl PairOperand {
-    /// The bits of element (i, j), rounded to bfloat16.
-    #[inline(always)]
-    unsafe fn bits(self, i: usize, j: usize) -> u16 {
-        // SAFETY: the caller guarantees that the element exists.
-        unsafe { self.get(i, j) }.to_bits()
-    }
-
     /// The first of 16 adjacent elements at `at` that the mask selects, as bfloat16, and zeros.
     #[inline(always)]
     unsafe fn load(self, at: *const u8, mask: u16) -> __m256i {

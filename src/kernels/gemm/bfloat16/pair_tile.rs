@@ -16,8 +16,8 @@ pub(super) struct TileEpilogue {
 /// One tile: `c = epilogue(a b)`, with `n` columns.
 ///
 /// Pair `p` of row `i` of `a` is at byte `i a_row + p a_pair`. Pair `p` of the columns of `b` is at `p PANEL` pairs.
-/// The order on 64-bit ARM is that of `arm::tile`. Row `i` of `c` is at `i c_row` elements, of `f32`, or of bfloat16
-/// if `is_narrow`.
+/// On 64-bit ARM the pairs are in the order of `arm::tile`. Row `i` of `c` is at `i c_row` elements, of `f32`, or of
+/// bfloat16 if `is_narrow`.
 pub(super) struct PairTile {
     pub(super) pairs: usize,
     pub(super) n: usize,

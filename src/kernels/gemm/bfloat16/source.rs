@@ -27,6 +27,14 @@ impl PairOperand {
         self.p.wrapping_offset((i as isize * self.row + j as isize * self.col) * self.size())
     }
 
+    /// The bits of element (i, j), rounded to bfloat16.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[inline(always)]
+    pub(super) unsafe fn bits(self, i: usize, j: usize) -> u16 {
+        // SAFETY: the caller guarantees that the element exists.
+        unsafe { self.get(i, j) }.to_bits()
+    }
+
     /// The matrix from element (i, j) on.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub(super) fn part(self, i: usize, j: usize) -> Self {

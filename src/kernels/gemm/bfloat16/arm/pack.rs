@@ -1,5 +1,5 @@
 //! Packing into quads: elements `4q` to `4q + 3` of a row of the left, or of a column of the right matrix, in two
-//! words. The order is that of `tile`. Rounds `f32` to bfloat16. Missing elements are zeros.
+//! words, in the order that `tile` reads. Rounds `f32` to bfloat16. Missing elements are zeros.
 
 use std::arch::aarch64::{
     float32x4_t, uint16x4_t, uint16x8_t, uint32x4_t, vcombine_u16, vdup_n_u16, vdupq_n_u16, vget_lane_u32,
@@ -33,13 +33,6 @@ unsafe fn rounded(v: float32x4_t) -> uint16x4_t {
 }
 
 impl PairOperand {
-    /// The bits of element (i, j), rounded to bfloat16.
-    #[inline(always)]
-    unsafe fn bits(self, i: usize, j: usize) -> u16 {
-        // SAFETY: the caller guarantees that the element exists.
-        unsafe { self.get(i, j) }.to_bits()
-    }
-
     /// The first `n` of four adjacent elements at `at`, as bfloat16, and zeros.
     #[inline(always)]
     unsafe fn four(self, at: *const u8, n: usize) -> uint16x4_t {
