@@ -37,7 +37,7 @@ pub use contract::bound::Entry;
 #[doc(hidden)]
 pub use contract::call::{Call, InBFloat16, Memory, State};
 pub use contract::compute::Compute;
-pub use contract::facts::{Alias, Facts, InputFacts, Reads};
+pub use contract::facts::{Alias, Compares, Facts, InputFacts, Reads};
 pub use contract::formula::{Binary, Unary};
 #[doc(hidden)]
 pub use contract::loops::Loops;

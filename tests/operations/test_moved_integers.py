@@ -242,3 +242,92 @@ def test_shapes_count_the_values_that_kernels_read(mode, context):
             if mode == "static":
                 y.forward()
             assert y.d.tolist() == expected.tolist()
+
+
+COMPARISONS = {
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+}
+"""Functions of truth values, and NumPy's."""
+NEIGHBOURS = np.array([256, 257, 2048, 2049, 2**24, 2**24 + 1, 2**53 - 1])
+"""Numbers of which each context but double rounds some to the number beside."""
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_truth_values_are_of_integers_not_of_rounded_ones(mode, context, name):
+    def run(function, *inputs):
+        """Returns the values of a comparison alone, and between other elementwise functions that a plan may fuse."""
+        variables = [nn.Variable.from_numpy_array(x) for x in inputs]
+        y = function(*variables)
+        z = F.mul_scalar(F.add_scalar(y, 1.0), 2.0)
+        both = F.sink(y, z)
+        y.persistent = z.persistent = True
+        for _ in range(3 if mode == "static" else 0):
+            both.forward(clear_buffer=True)
+        assert np.array_equal(z.d, (y.d + 1) * 2)
+        return y.d
+
+    def compare(x):
+        """Compares with the number that each context but double rounds."""
+        return getattr(F, f"{name}_scalar")(x, 257)
+
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        for a, b in ((NEIGHBOURS, NEIGHBOURS - 1), (NEIGHBOURS - 1, NEIGHBOURS), (NEIGHBOURS, NEIGHBOURS)):
+            assert run(getattr(F, name), a, b).tolist() == COMPARISONS[name](a, b).tolist()
+        assert run(compare, NEIGHBOURS).tolist() == COMPARISONS[name](NEIGHBOURS, 257).tolist()
+        reals = np.arange(7, dtype=np.float32)
+        assert (
+            run(getattr(F, name), np.arange(7), reals + 0.5).tolist() == COMPARISONS[name](reals, reals + 0.5).tolist()
+        )
+        expected = run(getattr(F, name), reals, reals)
+        assert run(getattr(F, name), np.arange(7), np.arange(7)).dtype == expected.dtype
+
+
+def test_a_static_comparison_follows_the_type_of_its_input():
+    """A plan that was fused for real numbers must notice that a leaf holds integers."""
+    x, computed = nn.Variable((3,)), nn.Variable((3,))
+    y = F.equal_scalar(F.mul_scalar(F.add_scalar(F.equal(x, F.exp(computed)), 1.0), 2.0), 4.0)
+    z = F.greater(F.exp(computed), F.add_scalar(F.exp(computed), -1.0))
+    both = F.sink(y, z)
+    y.persistent = z.persistent = True
+    computed.d = np.log(float(2**24))
+    with nn.auto_forward():
+        power = F.exp(computed).d[0]
+    for _ in range(3):
+        for values in (np.full(3, power), np.full(3, int(power)), np.full(3, int(power) + 1), np.full(3, power)):
+            x.d = values
+            for _ in range(2):
+                both.forward(clear_buffer=True)
+                assert y.d.tolist() == (values == power).tolist()
+                assert z.d.tolist() == [1, 1, 1]
+
+
+def test_integers_that_a_comparison_may_round_are_refused_only_if_both_sides_are_large(mode):
+    def run(function, *inputs):
+        """Returns the values of a comparison."""
+        y = function(*map(nn.Variable.from_numpy_array, inputs))
+        if mode == "static":
+            y.forward()
+        return y.d.tolist()
+
+    large = np.array([2**60 + 1, -(2**60) - 1, 5])
+    assert run(F.greater, large, np.array([0, 0, 5])) == [1, 0, 0]
+    assert run(lambda x: F.equal_scalar(x, -1), large) == [0, 0, 0]
+    with pytest.raises(nn.IndexRangeError, match=r"equal: expected integers from -2\^53 to 2\^53 in x1"):
+        run(F.equal, large, large)
+    with pytest.raises(nn.IndexRangeError, match=r"equal_scalar: expected integers from -2\^53 to 2\^53 in x0"):
+        run(lambda x: F.equal_scalar(x, 2.0**60), large)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_searches_compare_integers_exactly(mode, context):
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        y = F.searchsorted(nn.Variable.from_numpy_array(NEIGHBOURS), nn.Variable.from_numpy_array(NEIGHBOURS + 1))
+        if mode == "static":
+            y.forward()
+        assert y.d.tolist() == np.searchsorted(NEIGHBOURS, NEIGHBOURS + 1).tolist()

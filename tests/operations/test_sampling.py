@@ -237,3 +237,11 @@ def test_a_resized_element_depends_on_its_neighbours_only(mode, place, exclude_o
             apart = resize(moved) == before
             assert apart.any()
             assert np.array_equal(after[apart], before[apart])
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1.0, 1e25, 1e38])
+def test_overlaps_of_boxes_do_not_depend_on_their_unit(unit):
+    boxes = np.array([[0, 0, 2, 2], [0.5, 0, 2, 2], [1.9, 0, 2, 2], [0, 0, 1, 2.5]])
+    x = np.concatenate([boxes * unit, [[1, 0.9], [1, 0.8], [1, 0.7], [1, 0.6]]], 1).astype(np.float32)
+    y = F.nms_detection2d(nn.NdArray.from_numpy_array(x[None]), thresh=0.1, nms=0.45)
+    np.testing.assert_allclose(y.data[0, :, 5], [0.9, 0, 0.7, 0.6])

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::kernels::scratch::List;
-use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
+use crate::ops::{Compares, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -213,7 +213,7 @@ impl Unique {
 impl Compute for Unique {
     const SHAPED_BY: Option<usize> = Some(0);
     const HAS_BACKWARD: bool = false;
-    const COMPARES: bool = true;
+    const COMPARES: Compares = Compares::Moved;
 
     fn moves(&self, _: usize) -> bool {
         true

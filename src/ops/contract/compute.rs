@@ -3,8 +3,8 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::{
-    Activation, Alias, Arg, Backward, ChunkedForward, Declared, Facts, InputShapes, Loops, Reads, Run,
-    Shapes, Sym, Symbols, Value,
+    Activation, Alias, Arg, Backward, ChunkedForward, Compares, Declared, Facts, InputShapes, Loops, Reads,
+    Run, Shapes, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
@@ -78,9 +78,8 @@ pub trait Compute: Declared {
         false
     }
 
-    /// True if `forward` compares elements of the inputs that it [`moves`](Compute::moves). It receives integers as
-    /// `f64`, which holds them up to 2^53.
-    const COMPARES: bool = false;
+    /// The inputs whose elements `forward` compares.
+    const COMPARES: Compares = Compares::Nothing;
 
     /// The loops that compute in `f64` (if `double`) or `f32`, for an elementwise operation: each element of the
     /// output and of the gradients depends only on the input elements at the same index. The engine may run the loops

@@ -5,8 +5,8 @@ use crate::kernels::{Float, Number, broadcast::BroadcastLayout, reduce, scratch}
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{
-    Activation, Backward, Binary, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes, Sym,
-    Symbols, Unary, Value, like, one,
+    Activation, Backward, Binary, Compares, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes,
+    Sym, Symbols, Unary, Value, like, one,
 };
 use crate::{Error, Result};
 
@@ -103,7 +103,8 @@ fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shap
 
 impl<C: Unary> Compute for Map<C> {
     const ACTIVATION: Option<Activation> = C::ACTIVATION;
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, C::ACTIVATION, C::MOVES));
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, C::ACTIVATION, C::MOVES, Self::COMPARES));
+    const COMPARES: Compares = if C::COMPARES { Compares::All } else { Compares::Nothing };
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;
@@ -207,7 +208,8 @@ impl BinaryGradient {
 }
 
 impl<C: Binary> Compute for Map2<C> {
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None, false));
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None, false, Self::COMPARES));
+    const COMPARES: Compares = if C::COMPARES { Compares::All } else { Compares::Nothing };
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;

@@ -54,6 +54,18 @@ pub struct Alias {
     pub modifies: bool,
 }
 
+/// The inputs whose elements an operation compares. It receives integers among them as `f64`, which holds them up to
+/// 2^53.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compares {
+    /// None.
+    Nothing,
+    /// The inputs that it moves. Its outputs are elements of these.
+    Moved,
+    /// All inputs. Its outputs are truth values, stored in the type of the context.
+    All,
+}
+
 /// Facts about one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputFacts {
@@ -95,8 +107,8 @@ pub struct Facts {
     pub in_bfloat16: u64,
     /// True if `forward` applies a tail to its first output.
     pub hosts_epilogue: bool,
-    /// True if `forward` compares the elements that it moves.
-    pub compares: bool,
+    /// The inputs whose elements `forward` compares.
+    pub compares: Compares,
     /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
     pub activation: Option<Activation>,
     /// True if there is a backward kernel, or user code in its place.
@@ -122,7 +134,7 @@ impl Facts {
             cached_input: None,
             in_bfloat16: 0,
             hosts_epilogue: false,
-            compares: false,
+            compares: Compares::Nothing,
             activation: None,
             has_backward: true,
             is_random: false,
@@ -133,7 +145,12 @@ impl Facts {
     }
 
     /// The facts of an elementwise operation whose gradients read `reads`. `moves` is true for the identity.
-    pub(crate) const fn elementwise(reads: Reads, activation: Option<Activation>, moves: bool) -> Self {
+    pub(crate) const fn elementwise(
+        reads: Reads,
+        activation: Option<Activation>,
+        moves: bool,
+        compares: Compares,
+    ) -> Self {
         let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false, moves };
         Self {
             inputs: SmallVec::from_const([input; 4]),
@@ -143,7 +160,7 @@ impl Facts {
             cached_input: None,
             in_bfloat16: 0,
             hosts_epilogue: false,
-            compares: false,
+            compares,
             activation,
             has_backward: true,
             is_random: false,
@@ -171,6 +188,11 @@ impl Facts {
     fn input(&self, i: usize) -> &InputFacts {
         debug_assert!(!self.inputs.is_empty(), "one entry stands for all that follow");
         &self.inputs[i.min(self.inputs.len() - 1)]
+    }
+
+    /// True if integers in one of `n` inputs keep their values, since the operation moves or compares them.
+    pub fn reads_integers(&self, n: usize) -> bool {
+        self.compares == Compares::All || (0..n).any(|i| self.moves(i))
     }
 
     /// The values that the backward kernel reads for the gradient of input `gx`.

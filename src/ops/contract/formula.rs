@@ -15,6 +15,9 @@ pub trait Unary: Declared {
     /// True if a nonzero derivative exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
 
+    /// True if the function compares elements with a number, and returns truth values. Integers are compared in `f64`.
+    const COMPARES: bool = false;
+
     /// True if the function is the identity: integers keep their type, see
     /// [`Compute::moves`](crate::ops::Compute::moves).
     const MOVES: bool = false;
@@ -78,6 +81,9 @@ pub trait Binary: Declared {
 
     /// True if a nonzero derivative exists anywhere.
     const IS_DIFFERENTIABLE: bool = true;
+
+    /// True if the function compares elements, and returns truth values. Integers are compared in `f64`.
+    const COMPARES: bool = false;
 
     /// True if both inputs must have the same number of axes, as for losses: (n, 1) against (n,) is a silent error.
     const SAME_NDIM: bool = false;

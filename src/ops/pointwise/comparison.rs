@@ -46,6 +46,7 @@ op! {
 impl Binary for Equal {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -76,6 +77,7 @@ op! {
 impl Unary for EqualScalar {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -110,6 +112,7 @@ op! {
 impl Binary for NotEqual {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -140,6 +143,7 @@ op! {
 impl Unary for NotEqualScalar {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -174,6 +178,7 @@ op! {
 impl Binary for Greater {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -204,6 +209,7 @@ op! {
 impl Unary for GreaterScalar {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -238,6 +244,7 @@ op! {
 impl Binary for GreaterEqual {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -268,6 +275,7 @@ op! {
 impl Unary for GreaterEqualScalar {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -302,6 +310,7 @@ op! {
 impl Binary for Less {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -332,6 +341,7 @@ op! {
 impl Unary for LessScalar {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -366,6 +376,7 @@ op! {
 impl Binary for LessEqual {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -396,6 +407,7 @@ op! {
 impl Unary for LessEqualScalar {
     const READS: Reads = Reads::NOTHING;
     const IS_DIFFERENTIABLE: bool = false;
+    const COMPARES: bool = true;
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {

@@ -7,7 +7,7 @@ use crate::kernels::{Float, Number, map, threads};
 use crate::ops::indexing::gather::OneHot;
 use crate::ops::reductions::reduction::{ascending, from_rows, reduced, to_rows};
 use crate::ops::{
-    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, op,
+    Backward, Compares, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, op,
 };
 use crate::{Error, Result};
 
@@ -150,7 +150,7 @@ pub(crate) fn largest(x: Sym, axis: usize) -> Sym {
 }
 
 impl<C: Extreme> Compute for Extremes<C> {
-    const COMPARES: bool = true;
+    const COMPARES: Compares = Compares::Moved;
 
     fn moves(&self, _: usize) -> bool {
         true

@@ -5,7 +5,9 @@ use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, map, order, threads};
 use crate::ops::contract::dialect;
 use crate::ops::indexing::scatter::ScatterAdd;
-use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{
+    Backward, Compares, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -43,7 +45,7 @@ op! {
 }
 
 impl Compute for Sort {
-    const COMPARES: bool = true;
+    const COMPARES: Compares = Compares::Moved;
 
     fn moves(&self, _: usize) -> bool {
         true
@@ -153,6 +155,8 @@ op! {
 }
 
 impl Compute for SearchSorted {
+    const COMPARES: Compares = Compares::All;
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (sequence, values) = (x.get(0), x.get(1));
         let leading = |s: &Shape| s.split_last().map(|(_, leading)| leading.to_vec());

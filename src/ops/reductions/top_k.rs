@@ -6,7 +6,9 @@ use crate::kernels::scratch::{List, SavedMemory};
 use crate::kernels::{Float, Number, map};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::indexing::scatter::ScatterAdd;
-use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::ops::{
+    Backward, Compares, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -116,7 +118,7 @@ impl TopKData {
 }
 
 impl Compute for TopKData {
-    const COMPARES: bool = true;
+    const COMPARES: Compares = Compares::Moved;
 
     fn moves(&self, _: usize) -> bool {
         true

@@ -55,7 +55,14 @@ fn overlap<T: Float>(a: &[T], b: &[T]) -> T {
     if !(w > T::ZERO && h > T::ZERO) {
         return T::ZERO;
     }
-    w * h / (a[2] * a[3] + b[2] * b[3] - w * h)
+    let (common, areas) = (w * h, a[2] * a[3] + b[2] * b[3]);
+    if common >= T::MIN_POSITIVE && areas <= T::MAX {
+        return common / (areas - common);
+    }
+    // The areas are not representable: their quotient is, in units of the longest side.
+    let unit = a[2..4].iter().chain(&b[2..4]).fold(T::ZERO, |most, v| if *v > most { *v } else { most });
+    let area = |w: T, h: T| (w / unit) * (h / unit);
+    area(w, h) / (area(a[2], a[3]) + area(b[2], b[3]) - area(w, h))
 }
 
 impl Compute for NmsDetection2d {

@@ -52,7 +52,7 @@ pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
         fits && slot.dtype == step.compute.dtype()
     };
     let fits = (step.is_plain() || step.is_tiled())
-        && !step.moves()
+        && !step.reads_integers()
         && step.y.len() == 1
         && (1..=2).contains(&step.x.len())
         && step.op.loops(false).is_some()
