@@ -135,9 +135,9 @@ impl Frames {
             part.iter_mut().zip(&*self.window).for_each(|(sum, w)| *sum += w * w);
         }
         if let Some(at) = sums[self.pad..self.pad + samples].iter().position(|sum| *sum < LEAST) {
-            let expected = "windows that overlap so that their squares add up to more than zero everywhere";
             return Err(Error::Value(format!(
-                "{op}: expected {expected}, got {:e} at sample {at}",
+                "{op}: NOLA(Nonzero Overlap Add) condition is not met. Expected windows whose squares add up to more \
+                 than zero at each sample, got {:e} at sample {at}",
                 sums[self.pad + at]
             )));
         }
