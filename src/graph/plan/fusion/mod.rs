@@ -25,8 +25,9 @@ use std::sync::Arc;
 use crate::array::{Access, DType, Gone, Shape, Storage};
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::settings::context::Precision;
+use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{self, Shared};
-use crate::kernels::{map, scratch, sixteen_bits};
+use crate::kernels::{map, sixteen_bits};
 
 /// Bytes of a tile. The tiles that a function reads and writes fit together in the L1 cache.
 pub(crate) const TILE: usize = 8 << 10;
@@ -183,7 +184,8 @@ pub(crate) struct Arrays {
 /// Addresses of the arrays of a fused pass for one tile.
 #[derive(Clone, Copy)]
 pub(crate) struct TileRange<'a> {
-    /// Addresses of the arrays with their own memory.
+    /// Addresses of the arrays with their own memory. Those of arrays in tile buffers are as far before the buffers as
+    /// the offset says, so that all elements are found in the same way.
     own: &'a [Shared<u8>],
     /// Offset in bytes from the start of each array.
     offset: usize,
@@ -191,9 +193,6 @@ pub(crate) struct TileRange<'a> {
     rooms: *mut u8,
     /// Bytes of a tile buffer.
     room: usize,
-    /// As [`Arrays::converted`]. Tile buffers of these arrays follow at `converts`.
-    converted: &'a [Option<DType>],
-    converts: *mut u8,
     /// As [`Arrays::rounds`].
     rounds: Option<DType>,
 }
@@ -204,9 +203,6 @@ impl TileRange<'_> {
     fn of(&self, number: u32) -> *mut u8 {
         match self.own.get(number as usize) {
             _ if number == NOTHING => std::ptr::null_mut(),
-            Some(_) if self.converted[number as usize].is_some() => {
-                self.converts.wrapping_add(number as usize * self.room)
-            }
             Some(start) => start.get().wrapping_add(self.offset),
             None => self.rooms.wrapping_add((number as usize - self.own.len()) * self.room),
         }
@@ -303,6 +299,7 @@ impl Arrays {
         scratch::with((self.rooms + conversions) * room / size_of::<f32>(), |memory: &mut [f32]| {
             let rooms = memory.as_mut_ptr().cast::<u8>();
             let converts = rooms.wrapping_add(self.rooms * room);
+            let mut places: Option<List<Shared<u8>>> = self.rounds.map(|_| self.at.iter().copied().collect());
             for start in range.clone().step_by(tile) {
                 let n = tile.min(range.end - start);
                 let converts_to = |array: usize| converts.wrapping_add(array * room);
@@ -328,19 +325,12 @@ impl Arrays {
                         if (self.own[array].1 == Access::Read || self.adds[array]) && is_whole() {
                             sixteen_bits::widen_here(memory(array), dtype, converts_to(array).cast(), n);
                         }
+                        if let Some(places) = &mut places {
+                            places[array] = Shared::new(converts_to(array).wrapping_sub(start * size));
+                        }
                     }
-                    work(
-                        TileRange {
-                            own: &self.at,
-                            offset: start * size,
-                            rooms,
-                            room,
-                            converted: &self.converted,
-                            converts,
-                            rounds: self.rounds,
-                        },
-                        n,
-                    );
+                    let own = places.as_deref().unwrap_or(&self.at);
+                    work(TileRange { own, offset: start * size, rooms, room, rounds: self.rounds }, n);
                     for (array, dtype) in converted().filter(|(array, _)| self.own[*array].1 != Access::Read)
                     {
                         let from = converts_to(array).cast_const().cast();
