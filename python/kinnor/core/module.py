@@ -30,12 +30,23 @@ from ..parameter.tree import root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Protocol, TypeVar
 
     from numpy.typing import NDArray
-    from typing_extensions import Self
+    from typing_extensions import ParamSpec, Self
 
     from ..files.parameter_file import PathOrFile
     from ..parameter.tree import Scope
+
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R", covariant=True)
+
+    class _HasCall(Protocol[_P, _R]):
+        """A subclass of `Module`, whose method `call` has the types of a call."""
+
+        def call(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            """The outputs of the module."""
+
 
 __all__ = ["LoadedNames", "Module", "called", "listeners", "parameter_paths"]
 
@@ -638,9 +649,21 @@ class Module:
         other = _ELSEWHERE.get(name)
         return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls `call`."""
-        return self.call(*args, **kwargs)
+    # Type checkers know this name, and take the types of `call`. Editors infer them from the body in the other branch.
+    TYPE_CHECKING = False
+    if TYPE_CHECKING:
+
+        def __call__(self: _HasCall[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            """Calls `call`."""
+            return self.call(*args, **kwargs)
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """Calls `call`."""
+            return self.call(*args, **kwargs)
+
+    del TYPE_CHECKING
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs of the module. Subclasses define it.
