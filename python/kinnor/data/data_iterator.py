@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import _check, _core
-from .._suggest import absence, explained
+from .._suggest import absent, explained
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source
@@ -327,4 +327,4 @@ def data_iterator_cache(
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)

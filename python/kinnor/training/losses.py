@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .. import functions as F
 from .._core import RangeError, ShapeError
-from .._suggest import question
+from .._suggest import spelled
 from ..context import Context, context_scope, get_current_context
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ ELSEWHERE = {
 def _named(what: str, name: str, known: Mapping[str, Measure]) -> Measure:
     """Returns the loss or metric of this name. Raises RangeError for an unknown name."""
     if name not in known:
-        near = f"; did you mean {ELSEWHERE[name]!r}?" if ELSEWHERE.get(name) in known else question(name, known)
+        near = f"; did you mean {ELSEWHERE[name]!r}?" if ELSEWHERE.get(name) in known else spelled(name, known)
         raise RangeError(f"fit: expected `{what}` to be a function or one of {', '.join(known)}, got {name!r}{near}")
     return known[name]
 
