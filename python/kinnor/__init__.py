@@ -313,8 +313,21 @@ class _Paths:
         return names.find(name)
 
 
+class _ForeignPaths:
+    """Says what takes the place of modules of other libraries that a program imports from Kinnor."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> None:
+        """Raises ModuleNotFoundError with advice if an import statement, and no search, asks for such a module."""
+        if name.startswith("kinnor.") and sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
+            from ._suggest import absent_module
+
+            absent_module(name)
+
+
 # Before the finder of files, which would load the modules of a package a second time under its other name.
 sys.meta_path.insert(0, _Paths)
+sys.meta_path.append(_ForeignPaths)
 
 
 if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any other.
@@ -330,9 +343,9 @@ if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any 
             return module.logger if name == "logger" else module
         if name.startswith("_"):
             raise AttributeError(f"module 'kinnor' has no attribute '{name}'")
-        from ._suggest import absence
+        from ._suggest import absent
 
-        raise AttributeError(absence(f"kinnor.{name}", __dir__()))
+        return absent(f"kinnor.{name}", __dir__())
 
 
 def __dir__() -> list[str]:

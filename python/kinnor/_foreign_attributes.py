@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+import functools
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._core import NdArray, Variable
+from ._core import CallError, NdArray, Variable
 
-__all__ = ["ARRAY", "VARIABLE", "attach"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ARRAY", "VARIABLE", "attach", "knowing"]
 
 VARIABLE = [
-    "abs", "add_", "argmax", "argmin", "argsort", "bfloat16", "bmm", "bool", "chunk", "clamp", "clip", "clone",
-    "contiguous", "copy_", "cpu", "cuda", "cumsum", "detach_", "device", "dim", "div_", "double", "eq", "exp",
-    "expand", "expand_as", "fill_", "flatten", "float", "gather", "ge", "gt", "half", "index_select", "int",
-    "is_cuda", "le", "log", "log_softmax", "long", "lt", "masked_fill", "matmul", "mm", "mul", "mul_",
-    "ndimension", "ne", "nelement", "norm", "numel", "permute", "pow", "prod", "relu", "repeat", "sigmoid",
-    "softmax", "sort", "split", "sqrt", "square", "squeeze", "std", "sub_", "swapaxes", "t", "tanh", "to",
-    "tolist", "topk", "transpose", "type", "unbind", "unsqueeze", "var", "view", "view_as", "zero_",
+    "H", "abs", "add", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "baddbmm",
+    "bfloat16", "bmm", "bool", "ceil", "chunk", "clamp", "clamp_", "clamp_max", "clamp_min", "clip", "clone",
+    "contiguous", "copy", "copy_", "cos", "cpu", "cuda", "cumsum", "data_ptr", "detach_", "device", "diag", "dim",
+    "div", "div_", "dot", "double", "element_size", "eq", "equal", "exp", "expand", "expand_as", "fill_", "flatten",
+    "flip", "float", "floor", "gather", "ge", "gt", "half", "index_select", "int", "is_contiguous", "is_cuda",
+    "isnan", "le", "lerp", "log", "log_softmax", "logical_not", "logsumexp", "long", "lt", "mT", "masked_fill",
+    "masked_select", "matmul", "median", "mm", "movedim", "mul", "mul_", "narrow", "nbytes", "ndimension", "ne",
+    "neg", "nelement", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "normal_", "numel", "permute",
+    "pow", "prod", "ravel", "reciprocal", "relu", "repeat", "roll", "round", "rsqrt", "scatter", "scatter_",
+    "select", "share_memory_", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt", "square", "squeeze",
+    "std", "storage", "sub", "sub_", "swapaxes", "t", "tanh", "tile", "to", "tolist", "topk", "transpose", "tril",
+    "triu", "type", "unbind", "unfold", "uniform_", "unsqueeze", "var", "view", "view_as", "zero_",
 ]  # fmt: skip
 """Attributes that variables lack. `_foreign_names.VARIABLE` says what to write."""
 
-ARRAY = ["add_", "clone", "copy_", "cpu", "cuda", "d", "detach", "fill_", "mul_", "norm", "to", "tolist", "zero_"]
+ARRAY = [
+    "abs", "add_", "clip", "clone", "copy_", "cpu", "cuda", "d", "detach", "device", "dim", "fill_", "flatten",
+    "float", "half", "isnan", "mul_", "norm", "numel", "requires_grad", "sqrt", "square", "to", "tolist",
+    "zero_",
+]  # fmt: skip
 """Attributes that arrays lack. `_foreign_names.ARRAY` says what to write."""
+
+
+METHOD_ARGUMENTS = {
+    "backward": {
+        "create_graph": "kinnor.autodiff.backward(loss, create_graph=True)",
+        "gradient": "write `grad`",
+        "inputs": "kinnor.autodiff.grad(loss, [x]) returns gradients of chosen variables",
+        "retain_graph": "leave it out: a graph is kept, unless clear_buffer=True",
+    },
+    "from_numpy_array": {
+        "copy": "leave it out: values are copied",
+        "device": "leave it out: arrays are in the memory of the CPU",
+        "dtype": "numpy.asarray(values, dtype) has the type",
+        "requires_grad": "did you mean 'need_grad'?",
+    },
+    "zero_grad": {"set_to_none": "leave it out: gradients are set to zero, and take no memory until they are read"},
+}
+"""Arguments of PyTorch's methods, and what to do instead."""
 
 
 class _Absent:
@@ -44,11 +75,68 @@ class _Absent:
 
 
 def attach() -> None:
-    """Puts the descriptors into the core classes. The package calls it once, on import."""
+    """Puts the descriptors and conversions into the core classes. The package calls it once, on import."""
     for kind, names in ((Variable, VARIABLE), (NdArray, ARRAY)):
         for name in names:
             setattr(kind, name, _Absent(name))
-        setattr(kind, "__dir__", _listed)  # noqa: B010 - the stubs do not list it.
+        for method in (_listed, _int, _round, _formatted, _abs):
+            setattr(kind, _SPECIAL[method.__name__], method)
+    for name in ("backward", "from_numpy_array"):
+        method = knowing(f"Variable.{name}", getattr(Variable, name))
+        setattr(Variable, name, staticmethod(method) if name == "from_numpy_array" else method)
+
+
+def knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose errors lead from arguments of PyTorch's method of this name to what to write here.
+
+    Args:
+        op: Name of the method, for errors.
+        method: The method.
+    """
+    known = METHOD_ARGUMENTS[method.__name__]
+
+    @functools.wraps(method)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        """Calls the method after a check of the names of arguments."""
+        for name in kwargs:
+            if name in known:
+                raise CallError(f"{op}: got an argument {name!r}; {known[name]}")
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def _int(self: Any) -> int:
+    """The only element as an int."""
+    return int(self.item())
+
+
+def _round(self: Any, digits: int | None = None) -> float | int:
+    """The only element, rounded."""
+    rounded: float | int = round(self.item(), digits)
+    return rounded
+
+
+def _formatted(self: Any, form: str) -> str:
+    """The only element in a format; the text of `str` without a format."""
+    return format(self.item(), form) if form else str(self)
+
+
+def _abs(self: Any) -> Any:
+    """The absolute values of the elements."""
+    from .functions import abs
+
+    return abs(self)
+
+
+_SPECIAL = {
+    "_abs": "__abs__",
+    "_formatted": "__format__",
+    "_int": "__int__",
+    "_listed": "__dir__",
+    "_round": "__round__",
+}
+"""Names of the methods of the core classes that functions of this module become."""
 
 
 def _listed(self: Any) -> list[str]:

@@ -4,34 +4,59 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _core, _missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from types import FrameType
+    from typing import NoReturn
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
 ELSEWHERE = {
+    "attn_mask": "mask",
     "bias": "with_bias",
+    "count_include_pad": "including_pad",
+    "descending": "reverse",
     "dim": "axis",
     "dims": "axes",
+    "dropout_p": "dropout",
+    "epsilon": "eps",
+    "filters": "outmaps",
+    "groups": "group",
     "in_features": "n_inmaps",
     "input": "x",
     "inp": "x",
+    "is_causal": "causal",
     "kernel_size": "kernel",
     "keepdim": "keepdims",
+    "learning_rate": "alpha",
     "lr": "alpha",
+    "momentum": "decay_rate",
     "negative_slope": "alpha",
+    "num_classes": "shape",
     "num_embeddings": "n_inputs",
     "out_channels": "outmaps",
     "out_features": "n_outmaps",
     "padding": "pad",
+    "pool_size": "kernel",
+    "rate": "p",
+    "rho": "decay",
+    "running_mean": "mean",
+    "running_var": "variance",
+    "scale_factor": "scale",
     "size": "shape",
     "strides": "stride",
+    "units": "n_outmaps",
+    "value": "constant_value",
 }
 """Names of arguments in other libraries, and NNabla's names for the same arguments."""
+
+OTHERWISE = {"learning_rate": "lr", "lr": "alpha", "rate": "drop_rate", "size": "output_size"}
+"""Second names for the same, of functions that lack the first one."""
 
 
 INSTEAD = {
@@ -56,8 +81,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     import difflib  # Imported on a mistake only.
 
     known = [other for other in known if not other.startswith("_")]
-    if ELSEWHERE.get(name) in known:
-        return ELSEWHERE[name]
+    for names in (ELSEWHERE, OTHERWISE):
+        if names.get(name) in known:
+            return names[name]
     by_letters = {other.replace("_", "").lower(): other for other in known}
     plain = name.replace("_", "").lower()
     if plain in by_letters:
@@ -66,14 +92,28 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_letters[found[0]] if found else None
 
 
-def question(name: str, known: Iterable[str]) -> str:
+def spelled(name: str, known: Iterable[str]) -> str:
     """The end of an error message that proposes the nearest known name; empty if none is near.
 
-    >>> question("sofmax", ["softmax", "sigmoid"])
+    >>> spelled("sofmax", ["softmax", "sigmoid"])
     "; did you mean 'softmax'?"
     """
     found = nearest(name, known)
     return f"; did you mean '{found}'?" if found else ""
+
+
+def question(name: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown argument: the nearest argument, or what takes its place.
+
+    >>> question("dim", ["x", "axis"])
+    "; did you mean 'axis'?"
+    >>> question("reduction", ["x0", "x1"])
+    '; the result has one loss for each element; kinnor.functions.mean gives the mean'
+    """
+    from ._foreign_names import FUNCTION_ARGUMENTS  # On a mistake only, not on import.
+
+    text = FUNCTION_ARGUMENTS.get(name)
+    return spelled(name, known) or ("" if text is None else f"; {text}")
 
 
 def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None) -> Callable[[_F], _F]:
@@ -99,7 +139,7 @@ def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None)
     def decorated(function: _F) -> _F:
         """The function, behind a check of its arguments' names."""
         parameters = inspect.signature(function).parameters
-        known = list(parameters)
+        known = [name for name in parameters if name != "self"]
         most = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters.values())
 
         @functools.wraps(function)
@@ -133,6 +173,23 @@ def advice(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
     return f"; did you mean {other!r}?" if other in known else f"; {other}"
 
 
+def lacks(holder: object, name: str, table: str, kind: str | None = None) -> NoReturn:
+    """Raises AttributeError for an attribute that an object lacks, with what to write instead.
+
+    Args:
+        holder: The object.
+        name: The attribute.
+        table: The table of `_foreign_names` that has attributes of other libraries' objects of this kind.
+        kind: The kind of object for the error; the name of its class by default.
+    """
+    from . import _foreign_names  # On a mistake only, not on import.
+
+    text = getattr(_foreign_names, table).get(name)
+    hint = "" if text is None else f"; write {text}"
+    told = f"{kind or type(holder).__name__!r} object has no attribute {name!r}{hint}"
+    raise AttributeError(told, name=name, obj=holder)
+
+
 def absence(path: str, known: Iterable[str] = ()) -> str:
     """The message of an ImportError or AttributeError for a dotted name that does not exist.
 
@@ -149,11 +206,61 @@ def absence(path: str, known: Iterable[str] = ()) -> str:
         told = f"module '{module}' has no attribute '{name}': NNabla has it and Kinnor has not, see {_missing.PAGE}"
         advice = next((why for place, why in INSTEAD.items() if f"{inside}.".startswith(f"{place}.")), None)
         return told if advice is None else f"{told}; {advice}"
-    known = list(known)
+    return f"module '{module}' has no attribute '{name}'{_proposal(of_nnabla, name, known)}"
+
+
+def _proposal(module: str, name: str, known: Iterable[str]) -> str:
+    """The end of an error about a name that a module lacks.
+
+    Args:
+        module: Path of the module within the package.
+        name: The name.
+        known: The names of the module.
+    """
     from ._foreign_names import instead  # On a mistake only, not on import.
 
-    found = instead(of_nnabla, name)
+    known = list(known)
+    found = instead(module, name)
     if found is None:
-        return f"module '{module}' has no attribute '{name}'{question(name, known)}"
-    advice = f"did you mean '{found}'?" if found in known else f"write {found}"
-    return f"module '{module}' has no attribute '{name}'; {advice}"
+        return spelled(name, known)
+    return f"; did you mean '{found}'?" if found in known else f"; write {found}"
+
+
+def absent(path: str, known: Iterable[str] = ()) -> NoReturn:
+    """Raises the error of a module's `__getattr__`: AttributeError, or ImportError if an import asks for the name.
+
+    Python replaces the message of an AttributeError within `from module import name` by one without advice.
+
+    Args:
+        path: Dotted path of the missing name.
+        known: The names of the module.
+    """
+    told = absence(path, known)
+    if _imports_a_name(sys._getframe(2)):
+        module, _, name = path.rpartition(".")
+        advice = told.removeprefix(f"module '{module}' has no attribute '{name}'")
+        raise ImportError(f"cannot import name '{name}' from '{module}'{advice}", name=module)
+    raise AttributeError(told)
+
+
+def _imports_a_name(frame: FrameType) -> bool:
+    """True if the frame is at the instruction of `from module import name` that looks the name up."""
+    from opcode import opmap  # On a mistake only, not on import.
+
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]
+
+
+def absent_module(path: str) -> None:
+    """Raises ModuleNotFoundError for a module of another library, with the module or the name that takes its place.
+
+    Args:
+        path: Dotted path of a module that was not found. Nothing is raised if no other library has one of this name.
+    """
+    module, _, name = path.rpartition(".")
+    from ._foreign_names import instead  # On a mistake only, not on import.
+
+    inside = module.partition(".")[2]
+    found = instead(inside, name)
+    if found is not None:
+        place = f"kinnor.{found}" if not inside and found.isidentifier() else found
+        raise ModuleNotFoundError(f"No module named '{path}'; write {place}", name=path)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._check import items
 from ._core import CallError, GraphError, RangeError
+from ._suggest import explained
 from .modes import Scope
 
 if TYPE_CHECKING:
@@ -181,6 +182,13 @@ def context_scope(ctx: Context) -> _Scope:
     return _Scope(ctx)
 
 
+@explained(
+    "autocast",
+    {
+        "cache_enabled": "leave it out",
+        "device_type": "leave it out: there is one device, the CPU",
+    },
+)
 def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
     """Build functions in mixed precision in a `with` block.
 
@@ -210,7 +218,8 @@ def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
     kind = getattr(dtype, "__name__", dtype)  # A type of NumPy has a name.
     kind = DTYPE_NAMES.get(kind, kind)
     if kind not in ("half", "bfloat16"):
-        raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}")
+        hint = "; leave out the device, which is the CPU" if kind in ("cpu", "cuda", "mps") else ""
+        raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}{hint}")
     current = get_current_context()
     backend = [f"cpu:{kind}", *current.backend] if enabled else current.backend
     return _Scope(Context(backend, current.array_class, current.device_id))

@@ -8,7 +8,7 @@ from typing import NoReturn
 from . import _core
 from ._core import PythonFunction
 from ._python_functions import attention, composed, contraction, detection, fused, quantization
-from ._suggest import absence
+from ._suggest import absent
 
 __all__ = ["PythonFunction"]
 
@@ -27,4 +27,4 @@ __all__ = sorted(set(__all__))
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(absence(f"{__name__}.{name}", __all__))
+    absent(f"{__name__}.{name}", __all__)

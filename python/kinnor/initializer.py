@@ -12,6 +12,7 @@ from ._core import CallError, RangeError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
     from numpy.random import RandomState
     from numpy.typing import ArrayLike, NDArray
@@ -331,3 +332,11 @@ def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
     if not 1 <= fan < inf:
         raise RangeError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")
     return int(fan)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        from ._suggest import absent
+
+        absent(f"{__name__}.{name}", __all__)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _check
 from ._core import CallError, RangeError
-from ._suggest import absence
+from ._suggest import absent, explained, lacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +38,42 @@ class BaseLearningRateScheduler:
         """
         raise NotImplementedError(f"{type(self).__name__}.get_learning_rate: expected the class to define it")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            lacks(self, name, "SCHEDULE")
+
+
+_ELSEWHERE = {
+    "T_max": "max_iter",
+    "decay_rate": "gamma",
+    "decay_steps": "max_iter",
+    "eta_min": "schedules end at 0; max(schedule.get_learning_rate(i), least) is a least rate",
+    "initial_learning_rate": "init_lr",
+    "last_epoch": "get_learning_rate takes the number of the update",
+    "learning_rate": "init_lr",
+    "lr": "init_lr",
+    "max_lr": "init_lr",
+    "milestones": "iter_steps",
+    "optimizer": "solver.set_learning_rate takes the rate of each update; `init_lr` is the rate at the start",
+    "step_size": "`iter_steps` lists the updates at which the rate falls; ExponentialScheduler has `iter_interval`",
+    "total_iters": "`max_iter` or `warmup_iter` is the number of updates",
+    "total_steps": "max_iter",
+    "warmup_steps": "warmup_iter",
+}
+"""Arguments of other libraries' schedules, and the arguments here, or what to do."""
+
+
+def _rate(op: str, value: Any) -> float:
+    """The learning rate at the start. Raises CallError for anything else, such as a solver."""
+    if hasattr(value, "set_learning_rate"):
+        raise CallError(
+            f"{op}: expected `init_lr` to be a number, got the solver {value!r}; "
+            "solver.set_learning_rate(schedule.get_learning_rate(i)) sets the rate of update i"
+        )
+    rate: float = _check.number(op, "init_lr", value)
+    return rate
+
 
 class PolynomialScheduler(BaseLearningRateScheduler):
     """Polynomial decay to zero: `init_lr (1 - iter / max_iter)^power`.
@@ -52,8 +88,9 @@ class PolynomialScheduler(BaseLearningRateScheduler):
         ValueError: If `max_iter` is below one, or `power` below zero.
     """
 
+    @explained("PolynomialScheduler", _ELSEWHERE)
     def __init__(self, init_lr: float, max_iter: int, power: float) -> None:
-        self.init_lr: float = _check.number("PolynomialScheduler", "init_lr", init_lr)
+        self.init_lr: float = _rate("PolynomialScheduler", init_lr)
         self.max_iter: int = _at_least("PolynomialScheduler", "max_iter", max_iter, 1)
         self.power: float = _at_least("PolynomialScheduler", "power", power, 0)
 
@@ -75,8 +112,9 @@ class CosineScheduler(BaseLearningRateScheduler):
         ValueError: If `max_iter` is below one.
     """
 
+    @explained("CosineScheduler", _ELSEWHERE)
     def __init__(self, init_lr: float, max_iter: int) -> None:
-        self.init_lr: float = _check.number("CosineScheduler", "init_lr", init_lr)
+        self.init_lr: float = _rate("CosineScheduler", init_lr)
         self.max_iter: int = _at_least("CosineScheduler", "max_iter", max_iter, 1)
 
     def get_learning_rate(self, iter: int) -> float:
@@ -97,8 +135,9 @@ class ExponentialScheduler(BaseLearningRateScheduler):
         ValueError: If `iter_interval` is below one.
     """
 
+    @explained("ExponentialScheduler", _ELSEWHERE)
     def __init__(self, init_lr: float, gamma: float, iter_interval: int = 1) -> None:
-        self.init_lr: float = _check.number("ExponentialScheduler", "init_lr", init_lr)
+        self.init_lr: float = _rate("ExponentialScheduler", init_lr)
         self.gamma: float = _check.number("ExponentialScheduler", "gamma", gamma)
         self.iter_interval: int = _at_least("ExponentialScheduler", "iter_interval", iter_interval, 1)
 
@@ -125,8 +164,9 @@ class StepScheduler(BaseLearningRateScheduler):
         [0.1, 0.05, 0.025]
     """
 
+    @explained("StepScheduler", _ELSEWHERE)
     def __init__(self, init_lr: float, gamma: float, iter_steps: Iterable[int]) -> None:
-        self.init_lr: float = _check.number("StepScheduler", "init_lr", init_lr)
+        self.init_lr: float = _rate("StepScheduler", init_lr)
         self.gamma: float = _check.number("StepScheduler", "gamma", gamma)
         steps = _check.items("StepScheduler", "iter_steps", iter_steps)
         self.iter_steps = [_check.number("StepScheduler", "iter_steps", step) for step in steps]
@@ -151,6 +191,7 @@ class LinearWarmupScheduler(BaseLearningRateScheduler):
         TypeError: If `warmup_iter` is not a number, or if `scheduler` is not a schedule.
     """
 
+    @explained("LinearWarmupScheduler", _ELSEWHERE)
     def __init__(self, scheduler: BaseLearningRateScheduler, warmup_iter: int) -> None:
         if not callable(getattr(scheduler, "get_learning_rate", None)):
             raise CallError(f"LinearWarmupScheduler: expected `scheduler` to be a schedule, got {scheduler!r}")
@@ -187,6 +228,7 @@ class PlateauScheduler(BaseLearningRateScheduler):
         [0.1, 0.1, 0.1, 0.05, 0.05]
     """
 
+    @explained("PlateauScheduler", _ELSEWHERE)
     def __init__(
         self,
         init_lr: float,
@@ -197,7 +239,7 @@ class PlateauScheduler(BaseLearningRateScheduler):
         mode: str = "min",
     ) -> None:
         op = "PlateauScheduler"
-        self.init_lr: float = _check.number(op, "init_lr", init_lr)
+        self.init_lr: float = _rate(op, init_lr)
         self.factor: float = _check.number(op, "factor", factor)
         if not 0 < self.factor < 1:
             raise RangeError(f"{op}: expected `factor` to be between 0 and 1, got {factor}")
@@ -265,4 +307,4 @@ def _at_least(op: str, name: str, value: Any, least: int) -> Any:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)

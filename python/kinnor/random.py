@@ -28,9 +28,9 @@ def __getattr__(name: str) -> RandomState:
     if name.startswith("_"):  # The import system asks for some.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name != "prng":
-        from ._suggest import absence
+        from ._suggest import absent
 
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)
     _renew(pseed)
     return prng
 

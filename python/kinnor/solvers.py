@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _check, _core
 from ._core import CallError, NdArray, UnsupportedError, Variable
-from ._suggest import absence, question
+from ._foreign_attributes import knowing
+from ._suggest import absent, lacks, question
 
 if TYPE_CHECKING:
     from .core import Module
@@ -82,6 +83,9 @@ class Solver(_core.Solver):
     """
 
     _arguments: dict[str, Any]
+
+    if not TYPE_CHECKING:
+        zero_grad = knowing("zero_grad", _core.Solver.zero_grad)
 
     def set_parameters(
         self,
@@ -197,10 +201,7 @@ class Solver(_core.Solver):
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> Any:
-            from ._foreign_names import SOLVER  # On a mistake only, not on import.
-
-            hint = f"; write {SOLVER[name]}" if name in SOLVER else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+            lacks(self, name, "SOLVER")
 
     def setup(self, params: Any) -> None:
         """Refuse: `set_parameters` took its place.
@@ -334,7 +335,22 @@ def _instead(name: str, known: Collection[str]) -> str:
         return "; did you mean 'beta1' and 'beta2'?"
     if name in ("momentum", "nesterov") and name not in known:
         return "; Momentum and Nesterov are solvers of their own"
-    return ""
+    return f"; {_OTHERWISE[name]}" if name in _OTHERWISE else ""
+
+
+_OTHERWISE = {
+    "amsgrad": "AMSGRAD is a solver of its own",
+    "capturable": "leave it out",
+    "clipnorm": "call clip_grad_by_norm(norm) of the solver between backward and update",
+    "clipvalue": "call clip_grad_by_norm(norm) of the solver between backward and update",
+    "differentiable": "leave it out",
+    "foreach": "leave it out",
+    "fused": "leave it out",
+    "global_clipnorm": "call clip_grad_by_global_norm(norm) of the solver between backward and update",
+    "maximize": "negate the loss",
+    "params": "set_parameters of the solver takes parameters",
+}
+"""Other arguments of PyTorch's and Keras's optimizers, and what to do instead."""
 
 
 def _holds_parameters(x: Any) -> bool:
@@ -383,4 +399,4 @@ __all__ = ["Solver", "SolverState", *_classes]
 
 def __getattr__(name: str) -> type[Solver]:
     # The signature also lets type checkers accept the generated classes.
-    raise AttributeError(absence(f"{__name__}.{name}", __all__))
+    absent(f"{__name__}.{name}", __all__)

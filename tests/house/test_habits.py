@@ -1,5 +1,9 @@
 """Names of other libraries raise errors that say what to write, and what they say runs."""
 
+import ast
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +12,10 @@ import kinnor.layers as L
 import kinnor.onnx
 import kinnor.solvers as S
 from kinnor import _foreign_attributes, _foreign_names
+from kinnor.data.data_iterator import data_iterator_simple
+from kinnor.learning_rate_scheduler import CosineScheduler
+
+ROOT = Path(__file__).parents[2]
 
 pytest.importorskip("onnx")
 
@@ -28,10 +36,19 @@ def names():
     model = nn.Sequential(L.Linear(3, 2))
     solver = S.Adam()
     solver.set_parameters(model)
+    data = (values, values[:, :2])
+    history = nn.fit(model, data, "mse", validation=data, epochs=1, verbose=False)
+    data = (values, values[:, :2])
+    history = nn.fit(model, data, "mse", validation=data, epochs=1, verbose=False)
     loss = model(x).sum()
     model.save_parameters("model.safetensors")
     return {
         "kinnor": nn,
+        "numpy": np,
+        "onnx": pytest.importorskip("onnx"),
+        "schedule": CosineScheduler(1e-3, 10),
+        "history": history,
+        "iterator": data_iterator_simple(lambda i: (values[i],), 2, 1, use_thread=False),
         "x": x,
         "y": y,
         "values": values,
@@ -58,6 +75,9 @@ def holders():
         "ARRAY": (of_array["x"], of_array),
         "SOLVER": (there["solver"], there),
         "MODULE": (there["model"], of_module),
+        "SCHEDULE": (there["schedule"], there),
+        "HISTORY": (there["history"], there),
+        "ITERATOR": (there["iterator"], there),
     }
 
 
@@ -72,6 +92,39 @@ def test_suggestions_are_in_the_error_and_run(table, name, text, capsys):
     assert str(raised.value).endswith(f"has no attribute {name!r}; write {text}")
     assert not hasattr(holder, name)
     exec(text, there)
+
+
+def test_absent_attributes_hide_no_attribute_of_the_core():
+    tree = ast.parse((ROOT / "python/kinnor/_core.pyi").read_text())
+    for name, table in (("Variable", _foreign_names.VARIABLE), ("NdArray", _foreign_names.ARRAY)):
+        (stub,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
+        own = {getattr(node, "name", None) or ast.unparse(getattr(node, "target", node)) for node in stub.body}
+        assert len(own) > 40 and own.isdisjoint(table)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "text"),
+    [(module, name, text) for module, table in _foreign_names.TABLES.items() for name, text in table.items()],
+)
+def test_suggestions_of_modules_are_in_the_error_and_run(module, name, text, capsys):
+    owner = importlib.import_module(f"kinnor.{module}".strip("."))
+    name = name.title() if hasattr(owner, name) else name  # `layers.dense` is a module, `layers.Dense` a habit.
+    with pytest.raises(AttributeError) as raised:
+        getattr(owner, name)
+    (suggestion,) = str(raised.value).split("; ", 1)[1:]
+    suggestion = suggestion.removeprefix("write ").removeprefix("did you mean ").strip("'?")
+    assert suggestion == text
+    code = suggestion.partition("#")[0].strip()
+    there = {**vars(owner), **names(), "loss": "mse"}
+    for part in (code.split(".")[1:2], code.split(".")[1:3]) if code.startswith("kinnor.") else ():
+        try:
+            importlib.import_module(f"kinnor.{'.'.join(part)}")
+        except ImportError:
+            break
+    if code.isidentifier():
+        assert hasattr(owner, code) or code in there
+    else:
+        exec(code, there)
 
 
 @pytest.mark.parametrize("table", ["VARIABLE", "ARRAY"])
@@ -189,7 +242,7 @@ def test_autocast_takes_types_of_numpy():
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("Tensor", "Variable.from_numpy_array(values)"),
+        ("Tensor", "kinnor.Variable.from_numpy_array(values)"),
         ("tensor", "Variable.from_numpy_array(values)"),
         ("Parameter", "Variable.from_numpy_array(values, need_grad=True)"),
         ("manual_seed", "'seed'"),
@@ -212,3 +265,149 @@ def test_names_of_modules_lead_to_names_of_kinnor(path, told):
     with pytest.raises(AttributeError) as raised:
         getattr(holder, path.rpartition(".")[2])
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("from kinnor import optim", "cannot import name 'optim' from 'kinnor'; did you mean 'solvers'?"),
+        ("from kinnor import Tensor", "cannot import name 'Tensor' from 'kinnor'; write kinnor.Variable.from_numpy_"),
+        ("from kinnor.layers import Dense", "cannot import name 'Dense' from 'kinnor.layers'; did you mean 'Linear'?"),
+        ("from kinnor.solvers import SGD", "cannot import name 'SGD' from 'kinnor.solvers'; did you mean 'Sgd'?"),
+        ("from kinnor.functions import cross_entropy", "did you mean 'softmax_cross_entropy'?"),
+        ("from kinnor.data import DataLoader", "; write kinnor.data.data_iterator.data_iterator_simple"),
+        ("from kinnor.layers import Linear, Nothing", "cannot import name 'Nothing' from 'kinnor.layers'"),
+        ("import kinnor.optim", "No module named 'kinnor.optim'; write kinnor.solvers"),
+        ("import kinnor.nn.functional as F", "No module named 'kinnor.nn'; write kinnor.layers"),
+        ("from kinnor.utils.data import DataLoader", "No module named 'kinnor.utils.data'; write kinnor.data"),
+        ("import kinnor.nowhere", "No module named 'kinnor.nowhere'"),
+    ],
+)
+def test_imports_of_other_libraries_lead_to_names_of_kinnor(statement, told):
+    with pytest.raises(ImportError) as raised:
+        exec(statement, {})
+    assert told in str(raised.value)
+
+
+def test_searches_for_modules_raise_nothing():
+    assert importlib.util.find_spec("kinnor.optim") is None
+    assert not hasattr(nn, "optim") and getattr(nn, "optim", 3) == 3
+    assert importlib.util.find_spec("kinnor.solvers") is not None
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("loss.backward(retain_graph=True)", "got an argument 'retain_graph'; leave it out"),
+        ("loss.backward(create_graph=True)", "kinnor.autodiff.backward(loss, create_graph=True)"),
+        ("loss.backward(gradient=values)", "write `grad`"),
+        ("solver.zero_grad(set_to_none=True)", "zero_grad: got an argument 'set_to_none'; leave it out"),
+        ("kinnor.Variable.from_numpy_array(values, requires_grad=True)", "did you mean 'need_grad'?"),
+        ("kinnor.Variable.from_numpy_array(values, dtype='float16')", "numpy.asarray(values, dtype) has the type"),
+        ("kinnor.autocast(device_type='cpu')", "'device_type'; leave it out: there is one device, the CPU"),
+        ("len(iterator)", "iterator.size // iterator.batch_size is the number of whole batches"),
+        ("kinnor.functions.dropout(x, 0.5, training=False)", "leave the call out in evaluation"),
+        ("kinnor.functions.squared_error(x, y, reduction='mean')", "kinnor.functions.mean gives the mean"),
+        ("kinnor.functions.softmax_cross_entropy(x, x, ignore_index=-1)", "a negative label gives no loss"),
+        ("kinnor.functions.interpolate(x, scale_factor=2)", "did you mean 'scale'?"),
+        ("kinnor.functions.interpolate(x, size=(4, 4))", "did you mean 'output_size'?"),
+        ("kinnor.functions.pad(x, (1, 1), value=1)", "did you mean 'constant_value'?"),
+        ("kinnor.functions.one_hot(x, num_classes=3)", "did you mean 'shape'?"),
+        ("kinnor.functions.gelu(x, approximate='tanh')", "gelu is the approximation by tanh"),
+        ("kinnor.learning_rate_scheduler.CosineScheduler(1e-3, T_max=3)", "did you mean 'max_iter'?"),
+        ("kinnor.learning_rate_scheduler.CosineScheduler(solver, 3)", "solver.set_learning_rate(schedule."),
+        ("kinnor.learning_rate_scheduler.StepScheduler(0.1, gamma=0.1, step_size=3)", "`iter_steps` lists the updates"),
+        ("kinnor.solvers.Adam(learning_rate=1e-3)", "did you mean 'alpha'?"),
+        ("kinnor.solvers.Sgd(learning_rate=1e-3)", "did you mean 'lr'?"),
+        ("kinnor.solvers.Adam(params=model.parameters())", "set_parameters of the solver takes parameters"),
+        ("kinnor.solvers.Adam(epsilon=1e-7)", "did you mean 'eps'?"),
+        ("kinnor.solvers.Adam(amsgrad=True)", "AMSGRAD is a solver of its own"),
+    ],
+)
+def test_arguments_of_other_libraries_lead_to_arguments_of_kinnor(call, told):
+    with pytest.raises(TypeError) as raised:
+        eval(call, names())
+    assert told in str(raised.value)
+
+
+def test_a_device_in_place_of_a_type():
+    with pytest.raises(nn.RangeError, match="leave out the device, which is the CPU"):
+        nn.autocast("cuda")
+
+
+def test_retained_gradients_of_two_backward_runs():
+    loss = names()["loss"]
+    loss.backward()
+    loss.backward()  # What the error about `retain_graph` says: the graph is kept.
+
+
+def test_negative_labels_give_no_loss_and_no_gradient():
+    x = nn.Variable.from_numpy_array(np.eye(3, dtype=np.float32), need_grad=True)
+    labels = nn.Variable.from_numpy_array(np.array([[0], [-1], [2]]))
+    losses = nn.functions.softmax_cross_entropy(x, labels)
+    x.grad.zero()
+    losses.backward()
+    assert losses.d[1, 0] == 0 and not x.g[1].any() and x.g[0].any()
+
+
+def test_scalars_are_numbers():
+    for x in (nn.Variable.from_numpy_array(np.float32(-2.6)), nn.NdArray.from_numpy_array(np.float32(-2.6))):
+        assert (int(x), round(x), f"{x:.2f}", format(x, "+.1e")) == (-2, -3, "-2.60", "-2.6e+00")
+        assert round(x, 1) == pytest.approx(-2.6) and f"{x}" == str(x)
+        assert float(abs(x)) == np.float32(2.6)
+    with pytest.raises(nn.ShapeError, match="expected an array of one element"):
+        f"{nn.Variable((2,)):.2f}"
+
+
+def test_the_length_of_an_iterator_over_one_epoch():
+    with data_iterator_simple(lambda i: (i,), 7, 2, stop_exhausted=True) as batches:
+        assert len(batches) == 3 == len(list(batches)) and batches
+    with data_iterator_simple(lambda i: (i,), 7, 2) as batches:
+        assert batches
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("data_iterator_simple((inputs, targets), 64)", "write data_iterator_simple(lambda i: (x[i], t[i]), len(x), "),
+        ("data_iterator_simple(dataset=inputs, batch_size=2)", "expected `load_func` to be a function of the number"),
+        ("data_iterator_simple(lambda i: (i,), 3, batch_size=2, transform=print)", "`load_func` may change what it re"),
+        ("kinnor.fit(model, inputs, targets)", "inputs and targets are one tuple: (inputs, targets)"),
+        ("kinnor.fit(model, {'x': inputs, 'y': targets}, 'mse')", "tuple(data.values()) has its arrays"),
+        ("kinnor.fit(model, ([1.0, 2.0], [1.0, 2.0]), 'mse')", "numpy.asarray makes an array of each"),
+        ("kinnor.save_parameters('m.safetensors', model)", "got Sequential; state_dict() of a module has them"),
+        ("kinnor.save_parameters(model.state_dict(), 'm.safetensors')", "; the path is the first argument"),
+        ("kinnor.save_parameters('m.pt', model.state_dict())", "safetensors.torch.save_file(model.state_dict(), path)"),
+        ("kinnor.load_parameters('m.pth')", "safetensors.torch.save_file(model.state_dict(), path)"),
+        ("kinnor.load_parameters('model.safetensors', model)", "module.load_parameters(path) loads the parameters of"),
+        ("model.load_state_dict('model.safetensors')", "load_parameters(path) of the module reads a file"),
+        ("model.load_state_dict(kinnor.load_parameters('model.safetensors'))", "load_parameters(path) of the module"),
+        ("kinnor.load('model.safetensors')", "; load_parameters reads files of parameters"),
+        ("kinnor.save({'y': x + 1}, 'model.nnp')", "; the order is path, outputs"),
+        ("kinnor.onnx.save('model.onnx', {'y': x + 1})", "; the order is outputs, path"),
+        ("kinnor.save_checkpoint('c', model=model)", "'model'; write parameters=model.state_dict()"),
+        ("kinnor.save_checkpoint('c', model, solver)", "expected the path, then arguments by name"),
+        ("kinnor.save_checkpoint('c', parameters=model)", "got Sequential; state_dict() of the module has them"),
+        ("kinnor.load_checkpoint('c', solvers=solver)", 'got Adam; {"main": solver} names one'),
+        ("kinnor.Sequential([layer, layer])", "expected Modules, got list: write Sequential(*modules)"),
+        ("kinnor.Sequential({'a': layer})", "got dict: write Sequential(*modules.items())"),
+        ("kinnor.Sequential(layers.ReLU)", "got ReLU: ReLU() makes a module of the class"),
+        ("kinnor.show(model)", "print(module) shows its layers"),
+        ("layers.Conv2d(3, 4, 3, padding_mode='reflect')", "Conv2d: expected (in_channels"),
+        ("layers.LSTM(3, 4, proj_size=2)", "a Linear after the layer is the projection"),
+        ("layers.Linear(3, 4, activation='relu')", "the activation is a layer of its own"),
+        ("layers.Dropout(rate=0.5)", "did you mean 'p'?"),
+    ],
+)
+def test_calls_of_other_libraries_lead_to_calls_of_kinnor(call, told):
+    there = {**names(), "layers": L, "data_iterator_simple": data_iterator_simple}
+    with pytest.raises((TypeError, ValueError)) as raised:
+        eval(call, there)
+    assert told in str(raised.value) and len(str(raised.value).splitlines()) == 1
+
+
+def test_parts_of_a_sequence():
+    model = names()["model"]
+    chain = nn.Sequential(model[0], L.ReLU(), L.Linear(2, 2))
+    part = chain[:2]
+    assert list(part) == list(chain)[:2] and list(part.state_dict()) == list(chain.state_dict())[:2]

@@ -25,7 +25,11 @@ def check(path, cache):
     """Runs mypy in its strict mode on a file. Returns its exit status and its output."""
     mypy = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(cache), str(path)]
     done = subprocess.run(
-        mypy, env={**os.environ, "MYPYPATH": str(ROOT / "python")}, capture_output=True, text=True, cwd=path.parent
+        mypy,
+        env={**os.environ, "MYPYPATH": f"{ROOT / 'python'}{os.pathsep}{HERE}"},
+        capture_output=True,
+        text=True,
+        cwd=path.parent,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -37,8 +41,13 @@ def test_a_program_with_annotations_is_accepted(tmp_path):
 
 def found_by_pyright(text, folder):
     """Returns the errors of pyright in its strict mode."""
-    (folder / "program.py").write_text(text)
-    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "python")], "include": ["program.py"]}
+    program = folder / "program.py"
+    program.write_text(text)
+    settings = {
+        "typeCheckingMode": "strict",
+        "extraPaths": [str(ROOT / "python"), str(HERE)],
+        "include": ["program.py"],
+    }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(folder), "--outputjson"]
     env = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # It asks no server for newer versions.
@@ -71,13 +80,24 @@ MISTAKES = {
     'F.relu("x")': 'Value of type variable "T" of "relu" cannot be "str"',
     "nn.load_parameters('x').matchd": '"Loaded" has no attribute "matchd"',
     "L.Linear('3', 2)": 'Argument 1 to "Linear" has incompatible type "str"',
+    "L.Linear(3, 2)('x')": 'Argument 1 has incompatible type "str"; expected "Variable"',
+    "L.LSTM(3, 2)(nn.Variable((1, 2, 3)), 5)": 'Argument 2 has incompatible type "int"; expected "tuple[Variable, ',
+    "int(L.Conv2d(3, 2, 3)(nn.Variable((3, 8, 8))))": 'No overload variant of "int" matches',
+    "Net(8)('x')": 'Argument 1 to "__call__" of "Module" has incompatible type "str"; expected "Variable"',
+    "int(Net(8)(nn.Variable((1, 3))))": 'No overload variant of "int" matches',
     "nn.fit(print, [], 'crossentropy')": 'Argument 3 to "fit" has incompatible type "Literal[\'crossentropy\']"',
     "nn.fit(print, [], 'mse', metrics=['acc'])": "List item 0 has incompatible type \"Literal['acc']\"",
 }
 """Lines with a mistake, and the message of the type checker for each."""
 
 
-HEAD = "import kinnor as nn\nimport kinnor.functions as F\nimport kinnor.solvers as S\nimport kinnor.layers as L\n"
+HEAD = """\
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.solvers as S
+import kinnor.layers as L
+from typed_program import Net
+"""
 """The first lines of short programs."""
 
 
@@ -86,7 +106,7 @@ def test_mistakes_are_reported(tmp_path):
     program.write_text(HEAD + "\n".join(MISTAKES) + "\n")
     status, said = check(program, tmp_path)
     assert status == 1
-    for line, told in enumerate(MISTAKES.values(), 5):
+    for line, told in enumerate(MISTAKES.values(), HEAD.count("\n") + 1):
         assert f"program.py:{line}: error: {told}" in said
 
 
@@ -117,6 +137,9 @@ def script(program):
         ("x = nn.Variable((2, 3))\nx.", {"d", "g", "forward", "backward", "reshape", "need_grad"}),
         ("F.relu(nn.Variable((2,))).", {"d", "backward"}),
         ("layer = L.Linear(3, 2)\nlayer.", {"W", "b", "parameters", "eval", "save_parameters"}),
+        ("L.Linear(3, 2)(nn.Variable((1, 3))).", {"d", "backward"}),
+        ("L.LSTM(3, 2)(nn.Variable((1, 2, 3)))[0].", {"d", "backward"}),
+        ("Net(8)(nn.Variable((1, 3))).", {"d", "backward"}),
         ("nn.", {"Module", "fit", "profile", "load", "functions"}),
         ("nn.fit(print, []).", {"series"}),
         ("nn.load('net.nnp').", {"inputs", "get_parameters", "save"}),
@@ -133,12 +156,21 @@ def test_editors_complete_names(program, names):
         ("solver = S.Adam()\nsolver.set_learning_rate(", "set_learning_rate(learning_rate: float) -> None"),
         ("F.softmax(", "softmax(x: T, axis: int | None=None, "),
         ("L.Linear(", "Linear(in_features: int, out_features: int, bias: bool=True, "),
+        ("layer = L.Linear(3, 2)\nlayer(", "Linear(x: Variable) -> Variable"),
+        ("L.MultiHeadAttention(4, 2)(", "MultiHeadAttention(query: Variable, key: Variable | None=None, "),
         ("nn.fit(", "fit(model: Module | Callable[..., Any], data: Any, loss: "),
     ],
 )
 def test_editors_show_signatures(program, signature):
     (found,) = script(program).get_signatures()
     assert found.to_string().startswith(signature)
+
+
+def test_all_layers_show_the_arguments_of_a_call():
+    for path in (ROOT / "python/kinnor/layers").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and any(getattr(part, "name", "") == "call" for part in node.body):
+                assert "__call__ = call" in ast.unparse(node), node.name
 
 
 def documented(stub, owner, path=""):

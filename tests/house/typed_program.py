@@ -35,6 +35,24 @@ class Net(nn.Module):
         return PF.affine(h, 10, name="b")
 
 
+class Reader(nn.Module):
+    """A recurrent network whose call has the types of its `call`."""
+
+    def __init__(self) -> None:
+        self.embed, self.lstm, self.out = L.Embedding(10, 4), L.LSTM(4, 8, batch_first=True), L.Linear(8, 2)
+
+    def call(self, tokens: nn.Variable, last: bool = False) -> tuple[nn.Variable, int]:
+        """Returns scores of all steps or of the last, and the number of steps."""
+        h, (state, _) = self.lstm(self.embed(tokens))
+        return self.out(state if last else h), tokens.shape[1]
+
+
+def read() -> tuple[tuple[int, ...], int]:
+    """Returns the shape of the scores, and the number of steps."""
+    scores, steps = Reader()(nn.Variable((3, 5)), last=True)
+    return scores.shape, steps
+
+
 def small(x: nn.Variable) -> nn.Variable:
     """Returns scores of a convolutional network, with numbers in place of tuples."""
     h = F.max_pooling(F.relu(PF.convolution(x, 4, 3, pad=1, stride=1)), 2)
@@ -46,8 +64,7 @@ def train(images: npt.NDArray[np.float32], labels: npt.NDArray[np.int32], folder
     """Trains for a few steps with a schedule, and saves a checkpoint. Returns the loss."""
     net = Net(32)
     x, t = nn.Variable((64, 64)), nn.Variable((64, 1))
-    y: nn.Variable = net(x)
-    loss = F.mean(F.softmax_cross_entropy(y, t))
+    loss = F.mean(F.softmax_cross_entropy(net(x), t))
     solver = S.Adam(alpha=1e-3)
     solver.set_parameters(net.get_parameters())
     schedule = CosineScheduler(1e-3, 100)
@@ -113,7 +130,7 @@ def main(folder: Path) -> None:
     images = images.reshape(len(images), -1)
     with nn.profile() as profile:
         loss = train(images, labels, folder)
-    print(profile, loss, fit(images, labels), gradients(), models(folder))
+    print(profile, loss, fit(images, labels), gradients(), read(), models(folder))
 
 
 if __name__ == "__main__":

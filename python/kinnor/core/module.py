@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -30,12 +31,23 @@ from ..parameter.tree import root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Protocol, TypeVar
 
     from numpy.typing import NDArray
-    from typing_extensions import Self
+    from typing_extensions import ParamSpec, Self
 
     from ..files.parameter_file import PathOrFile
     from ..parameter.tree import Scope
+
+    _P = ParamSpec("_P")
+    _R = TypeVar("_R", covariant=True)
+
+    class _HasCall(Protocol[_P, _R]):
+        """A subclass of `Module`, whose method `call` has the types of a call."""
+
+        def call(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            """The outputs of the module."""
+
 
 __all__ = ["LoadedNames", "Module", "called", "listeners", "parameter_paths"]
 
@@ -108,7 +120,7 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
             with parameter_scope("", self.parameter_scope):
                 made = method(self, *args, **kwargs)
         except TypeError as error:
-            _explain_argument(method, error)
+            _explain_argument(type(self).__name__, method, error)
             raise
         finally:
             _called.modules.pop()
@@ -120,8 +132,8 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _explain_argument(method: Callable[..., Any], error: TypeError) -> None:
-    """Raises CallError in place of Python's error about a keyword argument that the method lacks."""
+def _explain_argument(kind: str, method: Callable[..., Any], error: TypeError) -> None:
+    """Raises CallError in place of Python's error about a keyword argument that the method of a class lacks."""
     start = f"{method.__qualname__}() got an unexpected keyword argument "
     if not str(error).startswith(start):
         return
@@ -130,7 +142,7 @@ def _explain_argument(method: Callable[..., Any], error: TypeError) -> None:
 
     name = str(error).removeprefix(start).split("'")[1]
     known = list(inspect.signature(method).parameters)[1:]
-    op = method.__qualname__.removesuffix(".__init__").removesuffix(".call")
+    op = kind if method.__name__ in ("__init__", "call") else method.__qualname__
     told = f"{op}: expected ({', '.join(known)}), got an argument {name!r}{advice(name, known, LAYER_ARGUMENTS)}"
     raise CallError(told) from None
 
@@ -139,7 +151,8 @@ class Module:
     """A part of a network. Parameters registered in its methods belong to it.
 
     Subclasses define `call`, which `module(...)` calls. Modules set as attributes are submodules. Paths of their
-    parameters start with `@` and the name of the submodule.
+    parameters start with `@` and the name of the submodule. Parameters of a model that `kinnor.load` or
+    `kinnor.onnx.load` returned belong to the module too if the model is an attribute.
 
     Attributes:
         training: True in training mode. Setting it also sets it on all submodules.
@@ -407,6 +420,20 @@ class Module:
                 for key, variable in _within(name, value, Variable):
                     if variable.parent is None and is_learned(variable):
                         yield key, variable
+        for name, model in self._held_models():
+            for key, variable in model.get_parameters().items():
+                yield f"{name}/{key}", variable
+
+    def _held_models(self) -> Iterator[tuple[str, Any]]:
+        """The models of files among the attributes, by name: `Model` of `kinnor.load` and of `kinnor.onnx.load`."""
+        places = ("kinnor.model", "kinnor.onnx.run.network")
+        kinds = tuple(sys.modules[place].Model for place in places if place in sys.modules)
+        if not kinds:
+            return
+        for name, value in list(vars(self).items()):
+            if name not in _INTERNAL and isinstance(value, (*kinds, list, tuple, dict)):
+                for kind in kinds:
+                    yield from _within(name, value, kind)
 
     def parameters(self) -> Iterator[Variable]:
         """The learned parameters of the module and of submodules, each once, frozen parameters included.
@@ -486,7 +513,9 @@ class Module:
         """
         op = "Module.load_state_dict"
         if not hasattr(state_dict, "items"):
-            raise CallError(f"{op}: expected Variables or arrays by path, got {type(state_dict).__name__}")
+            is_path = isinstance(state_dict, (str, os.PathLike)) or hasattr(state_dict, "matched")
+            hint = "; load_parameters(path) of the module reads a file" if is_path else ""
+            raise CallError(f"{op}: expected Variables or arrays by path, got {type(state_dict).__name__}{hint}")
         own = self.state_dict()
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
@@ -638,9 +667,21 @@ class Module:
         other = _ELSEWHERE.get(name)
         return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls `call`."""
-        return self.call(*args, **kwargs)
+    # Type checkers know this name, and take the types of `call`. Editors infer them from the body in the other branch.
+    TYPE_CHECKING = False
+    if TYPE_CHECKING:
+
+        def __call__(self: _HasCall[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+            """Calls `call`."""
+            return self.call(*args, **kwargs)
+
+    else:
+
+        def __call__(self, *args, **kwargs):
+            """Calls `call`."""
+            return self.call(*args, **kwargs)
+
+    del TYPE_CHECKING
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs of the module. Subclasses define it.
@@ -677,8 +718,16 @@ def parameter_paths() -> dict[int, str]:
 def checked(op: str, module: Any) -> Module:
     """The argument, unchanged. Raises CallError unless it is a Module."""
     if not isinstance(module, Module):
-        hint = ": kinnor.layers.Activation makes a module of a function" if callable(module) else ""
-        raise CallError(f"{op}: expected Modules, got {type(module).__name__}{hint}")
+        hint, got = "", type(module).__name__
+        if isinstance(module, type):
+            hint, got = f": {module.__name__}() makes a module of the class", module.__name__
+        elif callable(module):
+            hint = ": kinnor.layers.Activation makes a module of a function"
+        elif hasattr(module, "items"):
+            hint = f": write {op}(*modules.items())" if op == "Sequential" else ""
+        elif hasattr(module, "__iter__"):
+            hint = f": write {op}(*modules)" if op == "Sequential" else ""
+        raise CallError(f"{op}: expected Modules, got {got}{hint}")
     return module
 
 

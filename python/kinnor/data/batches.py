@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import _check, _core
+from .._core import CallError
+from .._suggest import lacks
 from .cache_data_source import DataSourceWithFileCache
 from .data_source import (
     DEFAULT_SEED,
@@ -60,7 +62,7 @@ class DataIterator:
         epoch_begin_callbacks: Functions called at the start of each epoch except the first, with its number.
         epoch_end_callbacks: Functions called at the end of each epoch, with its number.
         stop_exhausted: Whether to stop after one epoch, without the examples that do not fill a batch. Each `for` loop
-            then goes over one epoch.
+            then goes over one epoch, and `len` is the number of its batches.
 
     Raises:
         DataError: If `batch_size` is less than 1 or the source is empty.
@@ -112,6 +114,22 @@ class DataIterator:
             self._is_over = False
             self._epoch += 1
         return self
+
+    def __len__(self) -> int:
+        if not self._stop_exhausted:
+            raise CallError(
+                "len: expected a DataIterator with stop_exhausted=True, got one that goes on with the next epoch; "
+                "iterator.size // iterator.batch_size is the number of whole batches"
+            )
+        return self.size // self._batch_size
+
+    def __bool__(self) -> bool:
+        return True
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            lacks(self, name, "ITERATOR")
 
     def __next__(self) -> tuple[NDArray[Any], ...]:
         return self.next()
@@ -202,6 +220,17 @@ class DataIterator:
             self._is_over = True
             raise StopIteration
         return batch
+
+    @property
+    def stops(self) -> bool:
+        """True if the iterator stops after an epoch."""
+        return self._stop_exhausted
+
+    def restart(self) -> None:
+        """Start the epoch again, unless the next example is its first one."""
+        if self._position or self._is_over:
+            self._reset()
+            self._is_over = False
 
     def _next(self) -> tuple[NDArray[Any], ...] | None:
         """The next batch, or None at the end. Starts the next read."""

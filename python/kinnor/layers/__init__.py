@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from .._suggest import absence
+from .._suggest import absent
 from ..core import Module, ModuleDict, ModuleList, Sequential
 from .activations import ELU, Activation, LeakyReLU, LogSoftmax, PReLU, Softmax, Softplus
 from .attention import MultiHeadAttention, MultiheadAttention
@@ -112,4 +112,4 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)

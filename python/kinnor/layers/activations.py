@@ -49,6 +49,9 @@ class Activation(Module):
         """
         return self.function(x)
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class FunctionLayer(Module):
     """A layer that applies one function to its input."""
@@ -73,6 +76,9 @@ class FunctionLayer(Module):
         """
         y: Variable = self.FUNCTION(x) if self.ARGUMENT is None else self.FUNCTION(x, getattr(self, self.ARGUMENT))
         return y
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
 
 
 class ELU(FunctionLayer):
@@ -216,3 +222,6 @@ class PReLU(Module):
         if self.num_parameters > 1:
             check_axis("PReLU", x, 1, self.num_parameters)
         return F.prelu(x, self.slope, 1)
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call

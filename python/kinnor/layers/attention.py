@@ -149,5 +149,8 @@ class MultiHeadAttention(Module):
             y = F.transpose(y, (1, 0, 2))
         return y, weights() if need_weights else None
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 MultiheadAttention = MultiHeadAttention

@@ -152,6 +152,9 @@ class Conv(_Filters):
         check_axis(self._op, x, 1, self.in_channels, (2 + len(self.kernel_size),))
         return F.convolution(x, self.W, self.b, 1, self.padding, self.stride, self.dilation, self.groups)
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class ConvTranspose(_Filters):
     """Transposed convolution, which enlarges its input. The parametric function is `deconvolution`.
@@ -226,3 +229,6 @@ class ConvTranspose(_Filters):
             self.groups,
             output_padding=self.output_padding if any(self.output_padding) else None,
         )
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call

@@ -86,6 +86,9 @@ class Linear(Module):
         check_axis("Linear", x, -1, self.in_features)
         return F.affine(x, self.W, self.b, base_axis=x.ndim - 1)
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 Affine = Linear
 
@@ -130,3 +133,6 @@ class Embedding(Module):
             Array of shape (*x.shape, embedding_dim).
         """
         return F.embed(x, self.W)
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call

@@ -116,6 +116,9 @@ class BatchNorm(_ShiftAndScale):
         )
         return y if inner is x else F.reshape(y, x.shape)
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class BatchNormOfAxes(BatchNorm):
     """The base of batch normalizations of inputs with up to `N_AXES` spatial axes."""
@@ -181,6 +184,9 @@ class LayerNorm(_ShiftAndScale):
         y = F.layer_normalization(inner, beta, gamma, tuple(range(outer)), self.eps)
         return y if inner is x else F.reshape(y, x.shape)
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class GroupNorm(_ShiftAndScale):
     """Group normalization: `y = gamma (x - mean) / sqrt(var + eps) + beta`, statistics of groups of channels.
@@ -230,3 +236,6 @@ class GroupNorm(_ShiftAndScale):
         check_axis("GroupNorm", x, 1, self.num_channels)
         beta, gamma = self._shaped((1, self.num_channels, *(1,) * (x.ndim - 2)))
         return F.group_normalization(x, beta, gamma, self.num_groups, 1, (0,), self.eps)
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call

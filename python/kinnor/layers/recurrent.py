@@ -150,6 +150,9 @@ class LSTM(_Recurrent):
         )
         return self._ordered_back(y), (self._joined(last_h), self._joined(last_c))
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class GRU(_Recurrent):
     """Gated recurrent units over a sequence. The parametric function is `gru`.
@@ -211,3 +214,6 @@ class GRU(_Recurrent):
             True,
         )
         return self._ordered_back(y), self._joined(last)
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call

@@ -49,6 +49,9 @@ class Dropout(Module):
         """
         return F.dropout(x, self.p) if self.training and self.p else x
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class Identity(Module):
     """Returns its input.
@@ -70,6 +73,9 @@ class Identity(Module):
             The input itself.
         """
         return x
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
 
 
 class Flatten(Module):
@@ -105,6 +111,9 @@ class Flatten(Module):
         sizes = (-1, *kept[1:]) if kept else ()
         return F.reshape(x, (*sizes, prod(x.shape[self.start_axis :])))
 
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
 
 class GlobalAvgPool(Module):
     """Average over all axes but the first two.
@@ -125,6 +134,9 @@ class GlobalAvgPool(Module):
             Array of shape (n, channels).
         """
         return F.mean(x, axis=tuple(range(2, x.ndim)))
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
 
 
 class Pool(Module):
@@ -173,3 +185,6 @@ class Pool(Module):
             raise ShapeError(f"{type(self).__name__}: expected {expected}, got shape {x.shape}")
         y: Variable = self.FUNCTION(x, self.kernel_size, self.stride, pad=self.padding)
         return y
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._suggest import absence
+from .._suggest import absent
 from .read.described import ModelMetadata, NodeArg
 from .read.values import OnnxError
 from .run.binding import IOBinding
@@ -45,4 +45,4 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from .._suggest import absence
+from .._suggest import absent
 
 # NNabla exports these names from here as well.
 from ..initializer import ConstantInitializer as ConstantInitializer
@@ -102,4 +102,4 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)

@@ -225,10 +225,9 @@ class Profile:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            from .._foreign_names import PROFILE  # On a mistake only.
+            from .._suggest import lacks  # On a mistake only.
 
-            hint = f"; write {PROFILE[name]}" if name in PROFILE else ""
-            raise AttributeError(f"'Profile' object has no attribute {name!r}{hint}", name=name, obj=self)
+            lacks(self, name, "PROFILE", "'Profile'")
 
     def _repr_html_(self) -> str:
         """Returns the table of functions as HTML, for notebooks."""

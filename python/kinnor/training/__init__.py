@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .._suggest import absence
+from .._suggest import absent
 from .callbacks import Callback, EarlyStopping, Run
 from .fitting import fit
 from .history import History
@@ -19,4 +19,4 @@ __all__ = ["Callback", "EarlyStopping", "Evaluator", "History", "Run", "Trainer"
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
-        raise AttributeError(absence(f"{__name__}.{name}", __all__))
+        absent(f"{__name__}.{name}", __all__)

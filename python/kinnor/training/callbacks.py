@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _check
 from .._core import NdArray, ParameterError, RangeError, Variable
-from .._suggest import question
+from .._suggest import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -197,6 +197,6 @@ def monitored(op: str, name: str, logs: Mapping[str, Any]) -> float:
     """The value of a name in the logs of an epoch."""
     if name not in logs:
         missing = name.startswith("val_") and not any(each.startswith("val_") for each in logs)
-        hint = "; fit measures it if `validation` is given" if missing else question(name, logs)
+        hint = "; fit measures it if `validation` is given" if missing else spelled(name, logs)
         raise ParameterError(f"{op}: expected `monitor` to be one of {list(logs)}, got {name!r}{hint}")
     return float(logs[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .._core import CallError, ParameterError
-from .._suggest import question
+from .._suggest import lacks, spelled
 from ..display import html_table, text_table
 
 __all__ = ["History"]
@@ -40,7 +40,7 @@ class History(list[dict[str, Any]]):
         """
         known = list(dict.fromkeys(each for row in self for each in row))
         if self and name not in known:
-            near = question(name, known)
+            near = spelled(name, known)
             raise ParameterError(f"History.series: expected one of {', '.join(known)}, got {name!r}{near}")
         return [row[name] for row in self if name in row]
 
@@ -52,6 +52,9 @@ class History(list[dict[str, Any]]):
                     f"History: expected the number of an epoch, got {place!r}; series({place!r}) returns its values"
                 )
             return super().__getitem__(place)
+
+        def __getattr__(self, name: str) -> Any:
+            lacks(self, name, "HISTORY")
 
     def __repr__(self) -> str:
         rows = self._rows()

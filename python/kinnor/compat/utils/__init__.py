@@ -9,6 +9,6 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(f"module 'kinnor.utils' has no attribute {name!r}")
-        from ..._suggest import absence  # On a mistake only, not on import.
+        from ..._suggest import absent  # On a mistake only, not on import.
 
-        raise AttributeError(absence(f"kinnor.utils.{name}", globals()))
+        absent(f"kinnor.utils.{name}", globals())
