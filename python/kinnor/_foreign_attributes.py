@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ._core import CallError, NdArray, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["ARRAY", "VARIABLE", "attach", "knowing"]
 
@@ -81,9 +81,24 @@ def attach() -> None:
             setattr(kind, name, _Absent(name))
         for method in (_listed, _int, _round, _formatted, _abs):
             setattr(kind, _SPECIAL[method.__name__], method)
-    for name in ("backward", "from_numpy_array"):
-        method = knowing(f"Variable.{name}", getattr(Variable, name))
-        setattr(Variable, name, staticmethod(method) if name == "from_numpy_array" else method)
+    method = knowing("Variable.from_numpy_array", Variable.from_numpy_array)
+    setattr(Variable, "from_numpy_array", staticmethod(method))  # noqa: B010 - a type checker sees the method itself.
+
+
+def refuse(op: str, names: Iterable[str]) -> None:
+    """Raise an error for unknown arguments of a method, which says what to write for those of PyTorch's method.
+
+    Args:
+        op: Name of the method, for errors.
+        names: Names of the arguments.
+
+    Raises:
+        CallError: If there is a name.
+    """
+    known = METHOD_ARGUMENTS[op.rpartition(".")[2]]
+    for name in names:
+        advice = f"; {known[name]}" if name in known else ""
+        raise CallError(f"{op}: got an argument {name!r}{advice}")
 
 
 def knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,9 +113,7 @@ def knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
         """Calls the method after a check of the names of arguments."""
-        for name in kwargs:
-            if name in known:
-                raise CallError(f"{op}: got an argument {name!r}; {known[name]}")
+        refuse(op, [name for name in kwargs if name in known])
         return method(*args, **kwargs)
 
     return checked

@@ -1,6 +1,7 @@
 //! The methods `forward` and `backward` of a variable: conversion of their Python arguments for the engine.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::arguments::{bytes, flag};
 use super::classes::{NdArray, Variable};
@@ -69,7 +70,7 @@ impl Variable {
     #[pyo3(
         signature = (
             grad = OptionalArgument::default(), clear_buffer = false, communicator_callbacks = None,
-            function_pre_hook = None, function_post_hook = None,
+            function_pre_hook = None, function_post_hook = None, **unknown,
         ),
         text_signature = "($self, grad=1, clear_buffer=False, communicator_callbacks=None, \
                           function_pre_hook=None, function_post_hook=None)"
@@ -82,7 +83,12 @@ impl Variable {
         communicator_callbacks: Option<&Bound<'_, PyAny>>,
         function_pre_hook: Option<&Bound<'_, PyAny>>,
         function_post_hook: Option<&Bound<'_, PyAny>>,
+        unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
+        if let Some(unknown) = unknown {
+            let advice = py.import("kinnor._foreign_attributes")?;
+            advice.call_method1("refuse", ("Variable.backward", unknown))?;
+        }
         let seed = grad.0.map_or(Ok(Seed::default()), |grad| self.seed(&grad))?;
         let callbacks = Callbacks::new(communicator_callbacks)?;
         scopes::follow(py);
