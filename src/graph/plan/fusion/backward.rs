@@ -8,10 +8,10 @@ use crate::Result;
 use crate::array::{Access, Calm, DType, Storage};
 use crate::graph::lifetime::release::Release;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
-use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, round, runs};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::operand::Operand;
-use crate::kernels::{sixteen_bits, stop};
+use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
 /// How a pass writes a gradient.
@@ -283,8 +283,7 @@ impl BackwardPassCall {
         unsafe {
             self.loops.backward(&part);
             if let Some(to) = tile.rounds {
-                let written = part.gx.into_iter().filter(|gx| !gx.is_null());
-                written.for_each(|gx| sixteen_bits::round_here(gx.cast(), to, n));
+                round(&part.gx, to, n);
             }
         };
     }

@@ -10,10 +10,10 @@ use crate::Result;
 use crate::array::{Access, DType, Storage, VersionedFingerprint};
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
-use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, runs};
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, round, runs};
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{Operand, ProvenancePtr};
-use crate::kernels::{sixteen_bits, stop};
+use crate::kernels::stop;
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass. Arrays are given by the numbers of their locations.
@@ -225,7 +225,7 @@ impl ForwardPassCall {
         unsafe {
             self.loops.forward(&part);
             if let Some(to) = tile.rounds {
-                sixteen_bits::round_here(part.y.cast(), to, n);
+                round(&[part.y], to, n);
             }
         };
     }

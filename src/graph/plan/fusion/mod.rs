@@ -209,6 +209,18 @@ impl TileRange<'_> {
     }
 }
 
+/// Rounds `n` elements of a tile in each array to a type of 16 bits. Not inlined, since most passes round nothing.
+///
+/// # Safety
+/// Each address is null, or has `n` numbers of type `f32`.
+#[inline(never)]
+unsafe fn round(arrays: &[*mut u8], to: DType, n: usize) {
+    for array in arrays.iter().filter(|array| !array.is_null()) {
+        // SAFETY: as the caller promises.
+        unsafe { sixteen_bits::round_here(array.cast(), to, n) };
+    }
+}
+
 impl Arrays {
     /// The arrays of a finished planner, each of `len` elements, for functions of one precision.
     fn new(planner: Planner, compute: Precision, len: usize) -> Self {
