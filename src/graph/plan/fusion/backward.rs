@@ -253,7 +253,16 @@ impl FusedBackward {
         }
         let (calls, adds) = (&self.calls, &self.arrays.adds);
         let done = stop::guarded(|| {
-            self.arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, adds, n)));
+            self.arrays.pass(calls.len(), |tile, n| match tile.rounds {
+                None => calls.iter().for_each(|call| {
+                    call.run(tile, adds, n);
+                }),
+                Some(to) => calls.iter().for_each(|call| {
+                    let gx = call.run(tile, adds, n);
+                    // SAFETY: passes that round compute in `f32`.
+                    unsafe { round(&gx, to, n) };
+                }),
+            });
             Ok(true)
         });
         let written = self.arrays.own.iter().filter(|own| own.1 != Access::Read);
@@ -263,9 +272,10 @@ impl FusedBackward {
 }
 
 impl BackwardPassCall {
-    /// Runs this step on a tile of `n` elements. `adds` tells which found gradients are added to.
+    /// Runs this step on a tile of `n` elements, and returns the addresses of the gradients. `adds` tells which found
+    /// gradients are added to.
     #[inline(always)]
-    fn run(&self, tile: TileRange<'_>, adds: &[bool], n: usize) {
+    fn run(&self, tile: TileRange<'_>, adds: &[bool], n: usize) -> [*mut u8; 2] {
         let adds = |i: usize| match self.fate[i] {
             GradientFate::Written => false,
             GradientFate::Added => true,
@@ -280,11 +290,7 @@ impl BackwardPassCall {
             n,
         };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
-        unsafe {
-            self.loops.backward(&part);
-            if let Some(to) = tile.rounds {
-                round(&part.gx, to, n);
-            }
-        };
+        unsafe { self.loops.backward(&part) };
+        part.gx
     }
 }

@@ -187,14 +187,27 @@ impl FusedForward {
             arrays.tiles(0..arrays.len, |tile, n| {
                 for call in calls {
                     call.stamp(own, fingerprints);
-                    call.run(tile, n);
+                    let y = call.run(tile, n);
+                    if let Some(to) = tile.rounds {
+                        // SAFETY: passes that round compute in `f32`.
+                        unsafe { round(&[y], to, n) };
+                    }
                 }
             });
         } else {
             for call in calls {
                 call.stamp(&arrays.own, fingerprints);
             }
-            arrays.pass(calls.len(), |tile, n| calls.iter().for_each(|call| call.run(tile, n)));
+            arrays.pass(calls.len(), |tile, n| match tile.rounds {
+                None => calls.iter().for_each(|call| {
+                    call.run(tile, n);
+                }),
+                Some(to) => calls.iter().for_each(|call| {
+                    let y = call.run(tile, n);
+                    // SAFETY: passes that round compute in `f32`.
+                    unsafe { round(&[y], to, n) };
+                }),
+            });
         }
     }
 }
@@ -216,17 +229,13 @@ impl ForwardPassCall {
         };
     }
 
-    /// Runs this step on a tile of `n` elements.
+    /// Runs this step on a tile of `n` elements, and returns the address of its output.
     #[inline(always)]
-    fn run(&self, tile: TileRange<'_>, n: usize) {
+    fn run(&self, tile: TileRange<'_>, n: usize) -> *mut u8 {
         let part =
             Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
-        unsafe {
-            self.loops.forward(&part);
-            if let Some(to) = tile.rounds {
-                round(&[part.y], to, n);
-            }
-        };
+        unsafe { self.loops.forward(&part) };
+        part.y
     }
 }
