@@ -274,7 +274,7 @@ class DataSource:
         Raises:
             DataError: If the source does not distinguish epochs.
         """
-        if generation and type(self)._get_data_of_generation is DataSource._get_data_of_generation:
+        if generation and not knows_epochs(self):
             raise DataError(
                 f"{type(self).__name__}.seek: expected a source that defines _get_data_of_generation, got one that "
                 f"cannot go to epoch {generation}"
@@ -316,6 +316,15 @@ def check_source(op: str, source: Any) -> None:
     """Raise CallError if `source` is not a data source."""
     if not isinstance(source, DataSource):
         raise CallError(f"{op}: expected a DataSource, got {type(source).__name__}")
+
+
+def knows_epochs(source: DataSource) -> bool:
+    """True if a source distinguishes epochs, so that a reader can return to one."""
+    while isinstance(source, MappedDataSource) or (
+        isinstance(source, DataSourceWithMemoryCache) and not source._on_memory
+    ):
+        source = source._data_source
+    return type(source)._get_data_of_generation is not DataSource._get_data_of_generation
 
 
 class MappedDataSource(DataSource):
@@ -523,8 +532,8 @@ class SlicedDataSource(DataSource):
         self._as_nnabla = _core.is_nnabla() and not isinstance(data_source, DataSourceWithMemoryCache)
         self._generation = 0 if self._as_nnabla else data_source._generation
         self._size = end - start
-        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
-        self._orders = Orders(self._size, shuffle and not knows_epochs and not self._as_nnabla, self._rng)
+        has_orders = shuffle and not knows_epochs(data_source) and not self._as_nnabla
+        self._orders = Orders(self._size, has_orders, self._rng)
 
     def _get_data(self, position: int) -> Sequence[Any]:
         """Returns the example at a position of the slice, in the current order."""
@@ -573,8 +582,7 @@ class InterleavedDataSource(DataSource):
             raise DataError(
                 f"InterleavedDataSource: expected 0 <= first < step <= {data_source.size}, got {first} and {step}"
             )
-        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
-        if data_source.shuffle and not knows_epochs:
+        if data_source.shuffle and not knows_epochs(data_source):
             raise DataError(
                 "InterleavedDataSource: expected a source that defines _get_data_of_generation, as it is shuffled, got "
                 f"{type(data_source).__name__}"
