@@ -1,6 +1,8 @@
 """Data iterators: order of batches, epochs, slices, the loader thread, and its errors."""
 
 import contextlib
+import copy
+import pickle
 import re
 import threading
 import time
@@ -678,3 +680,35 @@ def test_a_shuffled_source_that_knows_no_epochs_is_not_read_in_parallel(share):
             data_iterator(mapped, 2, n_workers=2)
         with DataIterator(mapped, 2, use_thread=False) as batches:
             batches.shard(0, 2)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda source: pickle.loads(pickle.dumps(source))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SimpleDataSource(number, 9, shuffle=True),
+        lambda: DataSourceWithMemoryCache(SimpleDataSource(number, 9, shuffle=True), shuffle=True),
+        lambda: ConcatDataSource([SimpleDataSource(number, 9)], shuffle=True),
+        lambda: SlicedDataSource(Own(9, shuffle=True), shuffle=True, slice_start=2, slice_end=8),
+        lambda: Own(9, shuffle=True),
+    ],
+)
+def test_a_copy_of_a_source_goes_on_from_the_same_place(make, duplicate):
+    """It has its own position, and the orders of the original."""
+    first = make()
+    first.next()
+    second = duplicate(first)
+    expected = [int(first.next()[0]) for _ in range(4)]
+    assert [int(second.next()[0]) for _ in range(4)] == expected
+    for source in (first, second):
+        source.reset()
+        source.apply_order()
+    assert int(first.next()[0]) == int(second.next()[0])
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_iterator_is_not_copied(duplicate):
+    with data_iterator_simple(number, 9, 2) as batches:
+        with pytest.raises(TypeError, match=r"call set_state\(state\(\)\)"):
+            duplicate(batches)
+        assert take(batches, 1) == [[0, 1]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -116,6 +116,12 @@ class DataIterator:
 
     def __next__(self) -> tuple[NDArray[Any], ...]:
         return self.next()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "DataIterator: expected no copy, as it would read the same source; make an iterator with the same "
+            "arguments, and call set_state(state()) on it"
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -45,6 +45,22 @@ class DataError(Error, ValueError):
     """The examples are inconsistent, or the source does not support the requested use."""
 
 
+class _Lock:
+    """A lock that can be part of a copy, which gets a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
+        return _Lock, ()
+
+
 class Orders:
     """The order of the examples in each epoch ("generation"). It is drawn once, and is the same for all readers.
 
@@ -66,7 +82,7 @@ class Orders:
         self._rng = rng
         self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
         self._drawn = 0
-        self._lock = threading.Lock()
+        self._lock = _Lock()
         # The first order comes from the generator itself, later orders from a copy. Prefetching threads draw at any
         # time, so iterators that share a generator would otherwise affect each other's orders.
         self._draw(shuffle and not first_is_plain)
@@ -410,7 +426,7 @@ class DataSourceWithMemoryCache(DataSource):
         n_bytes = sum(np.asarray(value).nbytes for value in data_source._get_data(0)) * self._size
         limit = int(nnabla_config.get("DATA_ITERATOR", "data_source_buffer_max_size"))
         self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
-        self._loading = threading.RLock()  # Slices read the same source, each in a thread of its own.
+        self._loading = _Lock()  # Slices read the same source, each in a thread of its own.
         self._generation = self._cached_generation = data_source._generation
         self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.is_nnabla() or data_source.shuffle)
         self._turns = -1
