@@ -77,7 +77,8 @@ def save_checkpoint(
 ) -> None:
     """Save a training program so that it can resume. A crash during the call leaves the previous checkpoint intact.
 
-    With a communicator, parameters that are divided over processes or pipeline stages are saved as whole arrays.
+    With a communicator, parameters that are divided over processes or pipeline stages are saved as whole arrays. The
+    file has no learning rates, and no position of functions with a seed of their own, such as `F.dropout(seed=7)`.
 
     Args:
         path: Path of the file. With `shards`, more files with this name and a suffix are written to the same folder.
@@ -166,8 +167,8 @@ def load_checkpoint(
         The `values` that were saved.
 
     Raises:
-        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape. Nothing is
-            changed then.
+        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape, or if an
+            iterator cannot move to its position. Nothing is changed then.
         OSError: If a file cannot be read.
     """
     parts = _parts("load_checkpoint", parameters, solvers, iterators)
@@ -186,18 +187,25 @@ def load_checkpoint(
     if ready is None or wrong is not None:
         raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}")
     before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
+    generators, positions = _random_state(), _positions(parts)
+    moved: list[str] = []
     try:
         for name, solver in parts.solvers.items():
             solver.set_states(ready.states[name])
+        for name, iterator in parts.iterators.items():
+            _move(path, iterator, name, ready.process["iterators"][name])
+            moved.append(name)
+        _set_random_state(path, ready.process["random"])
+        # Arrays take the types of the file, as the run that wrote it had them.
+        _core.assign_together([(v.data, ready.parameters[name]) for name, v in parts.parameters.items()])
     except BaseException:
+        _set_random_state(path, generators)
+        for name in moved:
+            with suppress(ValueError):  # Under NNabla's names an iterator cannot go back.
+                parts.iterators[name].set_state(positions[name])
         for name, solver in parts.solvers.items():
             _own(solver).set_states(before[name])
         raise
-    for name, v in parts.parameters.items():
-        v.data.get_data("w")[...] = ready.parameters[name]
-    _set_random_state(ready.process["random"])
-    for name, iterator in parts.iterators.items():
-        iterator.set_state(ready.process["iterators"][name])
     return ready.values
 
 
@@ -258,11 +266,27 @@ def _random_state() -> dict[str, Any]:
     }
 
 
-def _set_random_state(state: Any) -> None:
-    """Restores the result of `_random_state`."""
-    _core.restore_random(*state["functions"])
-    kind, keys, *rest = state["parameters"]
-    random.prng.set_state((kind, np.asarray(keys, np.uint32), *rest))
+def _set_random_state(path: str | os.PathLike[str], state: Any) -> None:
+    """Restores the result of `_random_state`. Raises ParameterError if a file has another one."""
+    try:
+        seed, offset = state["functions"]
+        kind, keys, *rest = state["parameters"]
+        random.prng.set_state((kind, np.asarray(keys, np.uint32), *rest))
+        _core.restore_random(seed, offset)
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ParameterError(
+            f"load_checkpoint: expected the states of random generators, got others in {path}"
+        ) from error
+
+
+def _move(path: str | os.PathLike[str], iterator: DataIterator, name: str, state: Any) -> None:
+    """Moves an iterator to the position of a checkpoint. Raises ParameterError if it cannot."""
+    try:
+        iterator.set_state(state)
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ParameterError(
+            f"load_checkpoint: expected a position that iterator {name!r} can move to, got {state} in {path}: {error}"
+        ) from error
 
 
 def _positions(parts: _Parts) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A group is a solver of the same rule. The solver with groups hands each call on 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -183,9 +184,17 @@ class Groups(_core.Solver):
         for group in self._groups:
             group.zero_grad()
 
+    def _check(self) -> None:
+        """Raises what an update of a group would raise, before parameters of other groups change."""
+        for group in self._groups:
+            with suppress(_Checked):  # Hooks are called after all parameters have been checked.
+                group.update(_stop)
+
     def update(self, update_pre_hook: Hook = None, update_post_hook: Hook = None) -> None:
-        """Updates all parameters. Groups with a weight decay of their own apply it."""
-        super().update(update_pre_hook, update_post_hook)
+        """Updates all parameters, or none if one cannot be. Groups with a weight decay of their own apply it."""
+        self._check()
+        if super().get_parameters() or not self._groups:
+            super().update(update_pre_hook, update_post_hook)
         for group, decay in zip(self._groups, self._decays, strict=True):
             if decay:
                 group.weight_decay(decay)
@@ -193,6 +202,7 @@ class Groups(_core.Solver):
 
     def weight_decay(self, decay_rate: float, pre_hook: Hook = None, post_hook: Hook = None) -> None:
         """Adds the weight decay to the gradients, except in groups with a weight decay of their own."""
+        self._check()
         super().weight_decay(decay_rate, pre_hook, post_hook)
         for group, decay in zip(self._groups, self._decays, strict=True):
             if decay is None:
@@ -221,6 +231,15 @@ class Groups(_core.Solver):
     def check_inf_or_nan_grad(self, pre_hook: Hook = None, post_hook: Hook = None) -> bool:
         """True if a gradient holds an infinity or a NaN."""
         return self._for_gradients().check_inf_or_nan_grad(pre_hook, post_hook)
+
+
+class _Checked(Exception):
+    """Ends an update that was to be checked only."""
+
+
+def _stop() -> None:
+    """Raises `_Checked`."""
+    raise _Checked
 
 
 def _copied(array: NdArray) -> NdArray:

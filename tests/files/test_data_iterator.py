@@ -1,6 +1,8 @@
 """Data iterators: order of batches, epochs, slices, the loader thread, and its errors."""
 
 import contextlib
+import copy
+import pickle
 import re
 import threading
 import time
@@ -621,3 +623,92 @@ def test_arguments_of_other_libraries_are_explained(name, told):
     for call in calls:
         with pytest.raises(TypeError, match=f"got an argument '{name}'; {told}"):
             call(**{name: 1})
+
+
+def one_epoch(batches):
+    """Returns the batches of a `for` loop as lists."""
+    return [each[0].astype(int).tolist() for each in batches]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"use_thread": False}, {"with_memory_cache": True}])
+@pytest.mark.parametrize("stop", [0, 1, 3, 4])
+def test_an_iterator_that_stops_goes_on_where_another_one_was(shuffle, arguments, stop):
+    """Also if either of them has stopped, which `stop` 4 is: the next loop is the next epoch then."""
+
+    def iterator():
+        """Returns an iterator that stops after each three batches."""
+        rng = np.random.RandomState(3)
+        return data_iterator_simple(number, 13, 4, shuffle=shuffle, rng=rng, stop_exhausted=True, **arguments)
+
+    with iterator() as first, iterator() as second:
+        for _ in range(stop):
+            next(first, None)
+        state = first.state()
+        expected = [one_epoch(first) for _ in range(3)]
+        assert [len(each) for each in expected] == [3 - stop % 4 if stop else 3, 3, 3]
+        for _ in range(2):  # The second time the iterator has stopped, in a later epoch.
+            second.set_state(state)
+            assert second.state() == state
+            assert [one_epoch(second) for _ in range(3)] == expected
+
+
+@both
+@pytest.mark.parametrize("mapped", [False, True])
+def test_an_iterator_that_cannot_go_to_a_state_loses_no_batch(use_thread, mapped):
+    """A source that cannot return to an epoch refuses, and does not give another order than that epoch's."""
+    source = Own(6, shuffle=True)
+    source = source.map(lambda x, y: (x, y)) if mapped else source
+    with DataIterator(source, 2, use_thread=use_thread) as batches:
+        start = batches.state()
+        assert sorted(examples(batches, 3)) == list(range(6))
+        first = examples(batches, 1)
+        for state in (start, {"epoch": 3, "position": 0, "shares": 1}):
+            with pytest.raises(DataError, match="cannot"):
+                batches.set_state(state)
+        assert sorted(first + examples(batches, 2)) == list(range(6))
+    with pytest.raises(DataError, match="set_state: expected an open iterator"):
+        batches.set_state(start)
+
+
+@pytest.mark.parametrize("share", ["shard", "n_workers"])
+def test_a_shuffled_source_that_knows_no_epochs_is_not_read_in_parallel(share):
+    """Neither if its examples are mapped: its order may change while others read."""
+    with pytest.raises(DataError, match="_get_data_of_generation"):
+        mapped = Own(6, shuffle=True).map(lambda x, y: (x, y))
+        if share == "n_workers":
+            data_iterator(mapped, 2, n_workers=2)
+        with DataIterator(mapped, 2, use_thread=False) as batches:
+            batches.shard(0, 2)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda source: pickle.loads(pickle.dumps(source))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: SimpleDataSource(number, 9, shuffle=True),
+        lambda: DataSourceWithMemoryCache(SimpleDataSource(number, 9, shuffle=True), shuffle=True),
+        lambda: ConcatDataSource([SimpleDataSource(number, 9)], shuffle=True),
+        lambda: SlicedDataSource(Own(9, shuffle=True), shuffle=True, slice_start=2, slice_end=8),
+        lambda: Own(9, shuffle=True),
+    ],
+)
+def test_a_copy_of_a_source_goes_on_from_the_same_place(make, duplicate):
+    """It has its own position, and the orders of the original."""
+    first = make()
+    first.next()
+    second = duplicate(first)
+    expected = [int(first.next()[0]) for _ in range(4)]
+    assert [int(second.next()[0]) for _ in range(4)] == expected
+    for source in (first, second):
+        source.reset()
+        source.apply_order()
+    assert int(first.next()[0]) == int(second.next()[0])
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_iterator_is_not_copied(duplicate):
+    with data_iterator_simple(number, 9, 2) as batches:
+        with pytest.raises(TypeError, match=r"call set_state\(state\(\)\)"):
+            duplicate(batches)
+        assert take(batches, 1) == [[0, 1]]

@@ -276,3 +276,37 @@ def test_a_frozen_module_is_named_as_frozen():
         solver.set_parameters(module)
     with pytest.raises(nn.ParameterError, match="expected a module that has parameters"):
         solver.set_parameters(nn.Sequential())
+
+
+@pytest.mark.parametrize("method", ["update", "weight_decay"])
+@pytest.mark.parametrize("broken", [0, 1, 2])
+@pytest.mark.parametrize("how", ["shape", "cleared"])
+def test_all_groups_change_or_none(method, broken, how):
+    """A gradient or shape that one group refuses leaves the parameters and gradients of the others as they are."""
+    variables = {name: nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True) for name in "abc"}
+    solver = S.Momentum(0.1)
+    solver.set_parameters(variables)
+    solver.add_group({"b": variables["b"]}, lr=0.01, weight_decay=0.5)
+    solver.add_group({"c": variables["c"]}, lr=0.02)
+    for v in variables.values():
+        v.g = 1
+    one = variables["abc"[broken]]
+    one.reset_shape((3,), True) if how == "shape" else one.grad.clear()
+    with pytest.raises((nn.ShapeError, nn.ClearedError)):
+        solver.update() if method == "update" else solver.weight_decay(0.5)
+    for v in variables.values():
+        if v is not one:
+            assert (v.d.tolist(), v.g.tolist()) == ([1, 1], [1, 1])
+    assert [state.t for state in solver.get_states().values()] == [0, 0, 0]
+
+
+def test_all_parameters_may_be_in_groups():
+    """The solver itself has none left then, and updates those of its groups."""
+    a, b = (nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True) for _ in range(2))
+    solver = S.Sgd(0.1)
+    solver.set_parameters({"a": a, "b": b})
+    solver.add_group({"a": a}, lr=0.25)
+    solver.add_group({"b": b}, lr=0.5)
+    a.g = b.g = 1
+    solver.update()
+    assert (a.d.tolist(), b.d.tolist()) == ([0.75, 0.75], [0.5, 0.5])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from .data_source import (
     InterleavedDataSource,
     SlicedDataSource,
     check_source,
+    knows_epochs,
 )
 
 if TYPE_CHECKING:
@@ -133,6 +134,12 @@ class DataIterator:
 
     def __next__(self) -> tuple[NDArray[Any], ...]:
         return self.next()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "DataIterator: expected no copy, as it would read the same source; make an iterator with the same "
+            "arguments, and call set_state(state()) on it"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -266,6 +273,7 @@ class DataIterator:
             self._ahead, self._rows, self._wraps = None, [], 0
             self._data_source.reset()
             self._data_source.apply_order()
+            self._turns += 1
             self._position = self._data_source.position
             self._read_ahead()
 
@@ -403,11 +411,13 @@ class DataIterator:
         """The position of the iterator, for `set_state` of an equal iterator.
 
         Returns:
-            The epoch, the number of its examples that all shares have returned, and the number of shares.
+            The epoch, the number of its examples that all shares have returned, and the number of shares. Of an
+            iterator that stops after an epoch and has stopped, `over` as well.
         """
         source = self._data_source
         shares = source._step if isinstance(source, InterleavedDataSource) else 1
-        return {"epoch": self._epoch, "position": self._position * shares, "shares": shares}
+        state = {"epoch": self._epoch, "position": self._position * shares, "shares": shares}
+        return state | ({"over": 1} if self._is_over else {})
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Continue at the position of another iterator over the same source. The number of shares may differ.
@@ -416,24 +426,40 @@ class DataIterator:
             state: The other iterator's `state()`.
 
         Raises:
-            DataError: If the source cannot seek to that epoch.
+            DataError: If the source cannot seek to that epoch. The iterator stays where it is then.
         """
         with self._alone("set_state"):
+            if self._closed:
+                raise DataError("DataIterator.set_state: expected an open iterator, got a closed one")
             if self._ahead is not None:
                 wait([self._ahead])
+            before = self._rows, self._wraps, self._ahead
             self._rows, self._wraps, self._ahead = [], 0, None
-            epoch, position = int(state["epoch"]), int(state["position"])
-            source = self._data_source
-            if _core.is_nnabla() and not isinstance(source, InterleavedDataSource):
-                self._repeat(epoch, position)
-                return
-            if isinstance(source, InterleavedDataSource):
-                position = -(-(position - source._first) // source._step)
-            while position >= source.size:  # The share is shorter than others, and has ended already.
-                epoch, position = epoch + 1, position - source.size
-            source.seek(epoch, position)
-            self._epoch, self._position = epoch, position
-            self._read_ahead()
+            try:
+                self._seek(int(state["epoch"]), int(state["position"]))
+            except BaseException:
+                self._rows, self._wraps, self._ahead = before
+                raise
+            self._is_over = bool(state.get("over", False))
+
+    def _seek(self, epoch: int, position: int) -> None:
+        """Moves to a position in an epoch, and starts to read there. Raises DataError if the source cannot."""
+        source = self._data_source
+        if _core.is_nnabla() and not isinstance(source, InterleavedDataSource):
+            self._repeat(epoch, position)
+            return
+        if source.shuffle and self._turns and not knows_epochs(source):
+            raise DataError(
+                f"DataIterator.set_state: expected a new iterator, as {type(source).__name__} is shuffled and cannot "
+                f"return to an epoch, got one that has begun epoch {self._turns}"
+            )
+        if isinstance(source, InterleavedDataSource):
+            position = -(-(position - source._first) // source._step)
+        while position >= source.size:  # The share is shorter than others, and has ended already.
+            epoch, position = epoch + 1, position - source.size
+        source.seek(epoch, position)
+        self._epoch, self._position = epoch, position
+        self._read_ahead()
 
     def _repeat(self, epoch: int, position: int) -> None:
         """Seek by redrawing the orders of the earlier epochs, because NNabla's sources do not store them."""

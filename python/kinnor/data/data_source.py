@@ -45,6 +45,22 @@ class DataError(Error, ValueError):
     """The examples are inconsistent, or the source does not support the requested use."""
 
 
+class _Lock:
+    """A lock that can be part of a copy, which gets a lock of its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[_Lock], tuple[()]]:
+        return _Lock, ()
+
+
 class Orders:
     """The order of the examples in each epoch ("generation"). It is drawn once, and is the same for all readers.
 
@@ -66,7 +82,7 @@ class Orders:
         self._rng = rng
         self._orders: deque[NDArray[np.int64]] = deque(maxlen=self.KEPT)
         self._drawn = 0
-        self._lock = threading.Lock()
+        self._lock = _Lock()
         # The first order comes from the generator itself, later orders from a copy. Prefetching threads draw at any
         # time, so iterators that share a generator would otherwise affect each other's orders.
         self._draw(shuffle and not first_is_plain)
@@ -274,7 +290,7 @@ class DataSource:
         Raises:
             DataError: If the source does not distinguish epochs.
         """
-        if generation and type(self)._get_data_of_generation is DataSource._get_data_of_generation:
+        if generation and not knows_epochs(self):
             raise DataError(
                 f"{type(self).__name__}.seek: expected a source that defines _get_data_of_generation, got one that "
                 f"cannot go to epoch {generation}"
@@ -316,6 +332,15 @@ def check_source(op: str, source: Any) -> None:
     """Raise CallError if `source` is not a data source."""
     if not isinstance(source, DataSource):
         raise CallError(f"{op}: expected a DataSource, got {type(source).__name__}")
+
+
+def knows_epochs(source: DataSource) -> bool:
+    """True if a source distinguishes epochs, so that a reader can return to one."""
+    while isinstance(source, MappedDataSource) or (
+        isinstance(source, DataSourceWithMemoryCache) and not source._on_memory
+    ):
+        source = source._data_source
+    return type(source)._get_data_of_generation is not DataSource._get_data_of_generation
 
 
 class MappedDataSource(DataSource):
@@ -401,7 +426,7 @@ class DataSourceWithMemoryCache(DataSource):
         n_bytes = sum(np.asarray(value).nbytes for value in data_source._get_data(0)) * self._size
         limit = int(nnabla_config.get("DATA_ITERATOR", "data_source_buffer_max_size"))
         self._cache: dict[int, Sequence[Any]] | None = {} if n_bytes < limit else None
-        self._loading = threading.RLock()  # Slices read the same source, each in a thread of its own.
+        self._loading = _Lock()  # Slices read the same source, each in a thread of its own.
         self._generation = self._cached_generation = data_source._generation
         self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.is_nnabla() or data_source.shuffle)
         self._turns = -1
@@ -523,8 +548,8 @@ class SlicedDataSource(DataSource):
         self._as_nnabla = _core.is_nnabla() and not isinstance(data_source, DataSourceWithMemoryCache)
         self._generation = 0 if self._as_nnabla else data_source._generation
         self._size = end - start
-        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
-        self._orders = Orders(self._size, shuffle and not knows_epochs and not self._as_nnabla, self._rng)
+        has_orders = shuffle and not knows_epochs(data_source) and not self._as_nnabla
+        self._orders = Orders(self._size, has_orders, self._rng)
 
     def _get_data(self, position: int) -> Sequence[Any]:
         """Returns the example at a position of the slice, in the current order."""
@@ -573,8 +598,7 @@ class InterleavedDataSource(DataSource):
             raise DataError(
                 f"InterleavedDataSource: expected 0 <= first < step <= {data_source.size}, got {first} and {step}"
             )
-        knows_epochs = type(data_source)._get_data_of_generation is not DataSource._get_data_of_generation
-        if data_source.shuffle and not knows_epochs:
+        if data_source.shuffle and not knows_epochs(data_source):
             raise DataError(
                 "InterleavedDataSource: expected a source that defines _get_data_of_generation, as it is shuffled, got "
                 f"{type(data_source).__name__}"

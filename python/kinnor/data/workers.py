@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from .. import _check, _core
-from .data_source import DataError, DataSource, check_source
+from .data_source import DataError, DataSource, check_source, knows_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class DataSourceWithWorkers(DataSource):
     def __init__(self, data_source: DataSource, n_workers: int | None = None) -> None:
         check_source("DataSourceWithWorkers", data_source)
         super().__init__(data_source.shuffle)
-        if data_source.shuffle and type(data_source)._get_data_of_generation is DataSource._get_data_of_generation:
+        if data_source.shuffle and not knows_epochs(data_source):
             raise DataError(
                 "DataSourceWithWorkers: expected a source that defines _get_data_of_generation, as it is shuffled, got "
                 f"{type(data_source).__name__}"

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import _check
-from .._core import NdArray, ParameterError, RangeError, Variable
+from .._core import NdArray, ParameterError, RangeError, Variable, assign_together
 from .._suggest import spelled
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ class EarlyStopping(Callback):
 
     def on_train_end(self, run: Run) -> None:
         """Restore the best parameters."""
-        for name, kept in self._kept.items() if self._is_kept else ():
-            run.parameters[name].data.get_data("w")[...] = kept.data.get_data("r")
+        if self._is_kept:
+            assign_together([(run.parameters[name].data, v.data.get_data("r")) for name, v in self._kept.items()])
 
     def state(self) -> Any:
         """The best value and its epoch."""

@@ -396,7 +396,9 @@ class _Worker:
         """Continues at the progress that a checkpoint has."""
         self.run.step = values["step"]
         self.run.history[:] = values["history"]
-        self.run.solver.set_learning_rate(values["learning_rate"])
+        solver = self.run.solver
+        if solver.learning_rate() != values["learning_rate"]:  # Both are in single precision, the rate itself is not.
+            solver.set_learning_rate(values["learning_rate"])
         if isinstance(self.settings.schedule, PlateauScheduler) and values["schedule"] is not None:
             self.settings.schedule.set_state(values["schedule"])
         for callback, state in zip(self.callbacks, values["callbacks"], strict=False):

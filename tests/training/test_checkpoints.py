@@ -1,0 +1,161 @@
+"""Checkpoints: a run that goes on has the bits of one that was not interrupted, and a refused file changes nothing."""
+
+import json
+
+import numpy as np
+import pytest
+
+import kinnor as nn
+import kinnor.functions as F
+import kinnor.layers as L
+import kinnor.solvers as S
+from kinnor import random
+from kinnor.data.data_iterator import data_iterator_simple
+from kinnor.files import parameter_file
+from kinnor.learning_rate_scheduler import CosineScheduler
+from kinnor.training import Callback, EarlyStopping
+
+RNG = np.random.RandomState(0)
+X, Y = RNG.randn(53, 6).astype(np.float32), RNG.randint(0, 3, (53, 1))
+TYPES = ("float32", "float64", "float16", "int32", "uint8")
+
+
+class Interrupted(Exception):
+    """Ends a run in the middle of an epoch."""
+
+
+class Breaks(Callback):
+    """Raises after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, run):
+        """Ends the run."""
+        if run.step == self.step:
+            raise Interrupted
+
+
+def trained(seed, epochs, solver, *, grouped=False, breaks=None, iterates=False, **arguments):
+    """Trains a network with dropout. Returns its arrays, and the values of the epochs without their times."""
+    nn.seed(seed)
+    module = L.Sequential(L.Linear(6, 8), L.BatchNorm1d(8), L.ReLU(), L.Dropout(0.3), L.Linear(8, 3))
+    if grouped:
+        own = module.get_parameters()
+        solver.set_parameters(own)
+        solver.add_group(dict(list(own.items())[:2]), **{next(iter(solver.info)): 0.011})
+    callbacks = [EarlyStopping("loss", patience=2)] + ([Breaks(breaks)] if breaks else [])
+    rng = np.random.RandomState(5)
+    with data_iterator_simple(lambda i: (X[i], Y[i]), 53, 8, shuffle=True, rng=rng) as batches:
+        data = batches if iterates else (X, Y)
+        history = nn.fit(
+            module, data, "cross_entropy", solver=solver, epochs=epochs, batch_size=8, callbacks=callbacks,
+            verbose=False, **arguments,
+        )  # fmt: skip
+    arrays = {name: v.d.copy() for name, v in module.state_dict().items()}
+    return arrays, [{name: value for name, value in row.items() if name != "seconds"} for row in history]
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "half", "bfloat16"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"grouped": True},
+        {"schedule": CosineScheduler(0.05, 20)},
+        {"iterates": True, "accumulate": 2, "clip_norm": 0.1, "weight_decay": 0.1},
+    ],
+)
+@pytest.mark.parametrize("solver", ["Adam", "AMSBound", "Momentum"])
+def test_a_run_that_goes_on_has_the_bits_of_one_run(tmp_path, kind, arguments, solver):
+    """The rate, 0.03, is no number of single precision, and statistics of a context have its type."""
+    with nn.context_scope(nn.Context([f"cpu:{kind}"])):
+
+        def run(seed, epochs, **more):
+            """Trains with a new solver."""
+            return trained(seed, epochs, getattr(S, solver)(0.03), **arguments, **more)
+
+        arrays, rows = run(1, 4)
+        run(1, 2, checkpoint=tmp_path / "whole")
+        with pytest.raises(Interrupted):
+            run(1, 4, checkpoint=tmp_path / "broken", breaks=9)
+        for name in ("whole", "broken"):
+            again, rows_again = run(99, 4, checkpoint=tmp_path / name)
+            assert rows_again == rows
+            for key in arrays:
+                np.testing.assert_array_equal(again[key], arrays[key], err_msg=key)
+
+
+@pytest.mark.parametrize("written", TYPES)
+@pytest.mark.parametrize("held", TYPES)
+def test_arrays_take_the_values_and_the_type_of_the_file(tmp_path, written, held):
+    """Values that the array's own type does not have are neither cut off nor infinite."""
+    most = {"float16": 6e4, "uint8": 200}.get(written, 1e9)
+    v = nn.Variable.from_numpy_array(np.array([1.7, 3.3, most / 2, most]).astype(written))
+    nn.save_checkpoint(tmp_path / "c", parameters={"v": v})
+    other = nn.Variable.from_numpy_array(np.zeros(4, held))
+    nn.load_checkpoint(tmp_path / "c", parameters={"v": other})
+    assert other.d.dtype == written
+    np.testing.assert_array_equal(other.d, v.d)
+
+
+def changed(path, change):
+    """Changes the JSON part of a checkpoint."""
+    entries = parameter_file.read_safetensors(path)
+    about = json.loads(next(each.values for each in entries if each.name == "about").tobytes())
+    change(about)
+    text = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    parameter_file.write_safetensors(
+        path, [each._replace(values=text) if each.name == "about" else each for each in entries]
+    )
+
+
+def iterators(about):
+    """Returns the positions in a checkpoint."""
+    return about["processes"][0]["iterators"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda about: iterators(about)["b"].update(epoch="x"),
+        lambda about: iterators(about)["b"].clear(),
+        lambda about: about["processes"][0]["random"].update(functions=[-1, 0]),
+        lambda about: about["processes"][0]["random"].update(functions=["x", 0]),
+        lambda about: about["processes"][0]["random"]["parameters"].pop(),
+        lambda about: about["processes"][0]["random"].clear(),
+    ],
+)
+def test_a_refused_checkpoint_changes_nothing(tmp_path, change):
+    """Parameters, states, generators and iterators stay as they are if any part of the file is refused."""
+    v = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
+    solver = S.Adam()
+    solver.set_parameters({"v": v})
+    path = tmp_path / "c"
+
+    def step():
+        """Makes an update, and draws random numbers."""
+        v.g = 1
+        solver.update()
+        random.prng.rand()
+        with nn.auto_forward():
+            F.rand(shape=(2,))
+
+    with (
+        data_iterator_simple(lambda i: (i,), 8, 2) as a,
+        data_iterator_simple(lambda i: (i,), 8, 2) as b,
+    ):
+        held = {"parameters": {"v": v}, "solvers": {"s": solver}, "iterators": {"a": a, "b": b}}
+        step()
+        nn.save_checkpoint(path, **held)
+        changed(path, change)
+        step()
+        a.next(), b.next()
+        before = v.d.copy(), solver.get_states()["v"].t, [each.state() for each in (a, b)]
+        drawn = nn._core.random_state(), random.prng.get_state()[2]
+        with pytest.raises(nn.ParameterError, match="load_checkpoint"):
+            nn.load_checkpoint(path, **held)
+        np.testing.assert_array_equal(v.d, before[0])
+        assert (solver.get_states()["v"].t, [each.state() for each in (a, b)]) == before[1:]
+        assert (nn._core.random_state(), random.prng.get_state()[2]) == drawn
+        assert [each.next()[0].tolist() for each in (a, b)] == [[2, 3], [2, 3]]
