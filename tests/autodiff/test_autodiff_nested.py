@@ -129,6 +129,8 @@ def test_values_of_inner_calls_are_differentiated_too():
 
 
 def test_no_grad_and_detach_make_constants():
+    """An outer derivative treats values from `no_grad` and `detach` as constants."""
+
     def f(x):
         """A function with constant derivatives inside."""
         with autodiff.no_grad():

@@ -98,6 +98,7 @@ def test_the_rule_and_the_kernel_agree_inside_a_graph():
 
 
 def test_only_wanted_gradients_are_asked_for():
+    """A user's graph rule is called only for inputs that need a gradient."""
     a, b = leaf(2.0), leaf(5.0, need_grad=False)
     y = Product()(a, b)
     (da,) = nn.grad(y, a)
@@ -153,6 +154,7 @@ def test_an_exception_in_a_rule_is_not_wrapped():
 
 
 def test_recomputation_calls_recompute_impl():
+    """A dropped output of a user's function is restored by `recompute_impl`."""
     before = Cube.runs
     x = leaf(2.0)
     with nn.recompute():

@@ -55,6 +55,7 @@ NETWORK = '''
 
 
 def test_training_resumes_from_saved_states(tmp_path):
+    """NNabla's functions save and restore parameters and solver states of a training."""
     run(f"""
         {NETWORK.strip()}
         from nnabla.utils.cli.utility import load_train_state, save_optimizer_states

@@ -32,6 +32,7 @@ def inputs(name, x):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["layer"])
 def test_layers_match_nnabla(row):
+    """Each parametric function gives the parameters, values and gradients recorded from NNabla."""
     name, parameters = row["layer"], row["parameters"]
     nn.seed(11)
     with nn.parameter_scope("", {}):
@@ -55,6 +56,7 @@ def test_layers_match_nnabla(row):
 
 @pytest.mark.parametrize("name", sorted({row["layer"] for row in ROWS}))
 def test_a_refused_call_registers_nothing(name):
+    """A parametric function that raises registers no parameter."""
     with nn.parameter_scope("", {}):
         x = nn.Variable(X.shape)
         layer = getattr(PF, name)

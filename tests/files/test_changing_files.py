@@ -114,6 +114,7 @@ FORMATS = [
 
 @pytest.mark.parametrize(("made", "suffix"), FORMATS, ids=[f"{made.__name__}{suffix}" for made, suffix in FORMATS])
 def test_readers_see_one_version(made, suffix, tmp_path):
+    """A reader of a file that is being replaced gets the whole old or the whole new contents."""
     versions = [tmp_path / f"{value}{suffix}" for value in (1, 2)]
     read, _ = (made(path, value) for value, path in enumerate(versions, 1))
     path = tmp_path / f"file{suffix}"

@@ -133,6 +133,7 @@ class Program:
 
 @pytest.mark.parametrize("block", range(4))
 def test_gradients_accept_unchanged_values(block):
+    """Random programs are never refused a gradient for a value that did not change."""
     nn.config.check_saved = "raise"
     try:
         for seed in range(block * 150, block * 150 + 150):

@@ -57,6 +57,7 @@ def test_backward_refuses_and_forward_sets_up_again(shape, how, clear):
 
 
 def test_kept_plans_do_not_outlive_shapes():
+    """A cached plan is not used after the shape of an array in the graph changed."""
     x, h, y = world()
     for shape in ((4,), (N,), (3, 5), (2, 2, 2)):
         for _ in range(3):
@@ -70,6 +71,7 @@ def test_kept_plans_do_not_outlive_shapes():
 
 
 def test_the_error_names_the_changed_array():
+    """Backward after a change of shape fails with the name and shapes of the array."""
     x = leaf(*range(8))
     x.name = "pixels"
     y = F.sin(x)

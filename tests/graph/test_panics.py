@@ -108,6 +108,7 @@ def test_the_class():
 @pytest.mark.parametrize("when", ["forward", "backward"])
 @pytest.mark.parametrize("forward", [{}, {"clear_no_need_grad": True}, {"memory_budget": 1 << 20}])
 def test_a_graph_runs_again_to_the_same_bits(when, forward, runs):
+    """After a panic in any phase, the same graph runs with its former results."""
     net = Network(**forward)
     for _ in range(runs):
         expected = net.run(**forward)
@@ -217,6 +218,8 @@ def test_a_set_up_that_panics():
 
 
 def test_a_method_that_panics_is_caught_by_its_class():
+    """A panic inside a call from Python is raised as InternalError."""
+
     class Items:
         """An iterable that panics."""
 

@@ -293,6 +293,7 @@ def test_most_random_graphs_have_something_to_optimise() -> None:
 
 
 def test_functions_are_fused_with_layers() -> None:
+    """In many random graphs, functions are fused with the layer before them."""
     reports = [nn.plan_report(graph.loss) for graph in map(Random, range(60)) if graph.shape in LAYERED[1:]]
     assert sum("along with the function before" in report for report in reports) > 5
 

@@ -124,6 +124,7 @@ async def steps(n=1):
 
 
 def test_other_tasks_do_not_see_it(scope):
+    """A scope that one task entered does not apply to another task of the event loop."""
     enter, look, outside, within = scope
     seen = []
 
@@ -196,6 +197,7 @@ def test_scopes_of_one_task_that_are_left_in_another_order(scope):
 
 
 def test_a_task_begins_in_the_scopes_of_its_creator(scope):
+    """A task inherits the scopes that were active when it was created."""
     enter, look, outside, within = scope
 
     async def child(n):
@@ -219,6 +221,7 @@ def test_a_task_begins_in_the_scopes_of_its_creator(scope):
 
 
 def test_a_thread_begins_in_no_scope(scope):
+    """A new thread starts outside all scopes; `asyncio.to_thread` keeps the task's scopes."""
     enter, look, outside, within = scope
     seen = []
 

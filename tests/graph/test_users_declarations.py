@@ -194,6 +194,7 @@ def test_additional_reads_of_a_gradient_graph():
 
 @pytest.mark.parametrize("clears", [False, True])
 def test_both_gradients_of_a_function_are_right(clears):
+    """The kernel gradient and `nn.grad` of a user's graph rule agree, with and without clearing."""
     x = leaf(1, 2)
     h = Exponential()(x * 1)
     y = F.sum(h * 3) + F.sum(x)

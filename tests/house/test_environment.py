@@ -120,6 +120,7 @@ nn.NdArray(1 << 20).data
 
 
 def test_a_second_interpreter_is_refused():
+    """Importing the package in a second interpreter of the process raises an error."""
     program = """
 try:
     import _interpreters as interpreters
@@ -166,6 +167,7 @@ print("ends")
 
 
 def test_open_files_are_written_at_exit(tmp_path):
+    """Files that are still open when the interpreter ends are complete."""
     program = """
 import kinnor, sys
 
@@ -206,6 +208,7 @@ def test_a_processor_without_avx2_gets_a_warning(monkeypatch, capsys):
 
 
 def test_older_instruction_sets_can_be_selected():
+    """`KINNOR_ISA=portable` selects code without vector instructions."""
     code, said, error = run("import kinnor; kinnor.show_config()", KINNOR_ISA="portable")
     assert code == 0 and error == []
     assert "instructions  portable" in said

@@ -76,6 +76,7 @@ def refusal(build, budget):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_measured_memory_is_within_the_budget(network, fresh):
+    """Eager steps of deep networks stay within budgets, with unchanged gradients."""
     build, _ = network
     plain, most = step(build, None)
     there = nn.memory_stats()["live"]
@@ -87,6 +88,7 @@ def test_measured_memory_is_within_the_budget(network, fresh):
 
 
 def test_the_error_reports_the_need(network):
+    """The error for a small budget states a need that suffices when it is raised to it."""
     build, x = network
     step(build, None)
     there = nn.memory_stats()["live"]

@@ -154,6 +154,7 @@ def everything(solver, parameters):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ["Adam", "Momentum", "AdamW", "Lamb"])
 def test_a_solver_without_memory_changes_nothing(name, call, dtypes):
+    """A method of a solver that runs out of memory leaves everything unchanged."""
     solver, parameters = solver_with(name, dtypes)
     CALLS[call](solver)
     expected = everything(solver, parameters)

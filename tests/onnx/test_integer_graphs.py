@@ -240,6 +240,7 @@ def test_quantized_outputs_and_float_outputs():
 
 
 def test_training_uses_floats():
+    """A quantized model called with a variable computes in floats, so that it has gradients."""
     net = Net((2, 5))
     h = net.between("x", 0.01, 128)
     y = net.between(net.node("MatMul", h, net.weight(5, 6)[0]), 0.02, 128)

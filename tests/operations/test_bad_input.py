@@ -112,6 +112,7 @@ def test_function_called_with_another_number_of_inputs():
 
 
 def test_none_is_no_dtype():
+    """`cast(None)` is refused."""
     with pytest.raises(TypeError, match="expected a dtype"):
         nn.NdArray((2,)).cast(None)
 
@@ -254,6 +255,7 @@ def test_refused_arguments_of_methods_have_a_note(argument):
 
 @pytest.mark.parametrize("yes", [True, 1, np.True_, np.int64(1)])
 def test_accepted_truth_values(yes):
+    """Flags may be any value that means true or false, such as NumPy's."""
     assert nn.Variable((2,), need_grad=yes).need_grad
     with nn.auto_forward(yes):
         assert nn.get_auto_forward()

@@ -123,6 +123,7 @@ def run(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions_of_whole_numbers_are_exact(name: str, kind: str, deconvolution: bool) -> None:
+    """Convolutions of small integers equal float64, rounded once."""
     nn.set_conv_algorithm("direct")
     case = CASES[name]
     given = arrays(case, whole, deconvolution)
@@ -165,6 +166,7 @@ def test_convolutions_have_the_same_bits_with_one_and_two_threads(name: str, alg
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_convolutions_add_up(name: str) -> None:
+    """In bfloat16, gradients of a weight and an input used twice are summed."""
     nn.set_conv_algorithm("direct")
     case = CASES[name]
     x, w, _, gy = arrays(case, whole, deconvolution=False)
@@ -187,6 +189,7 @@ def test_gradients_of_convolutions_add_up(name: str) -> None:
 
 
 def test_rows_without_elements_are_padding() -> None:
+    """A convolution of an image of width zero with padding gives the bias."""
     case = Case((2, 4, 3, 0), (5, 4, 1, 3), {"pad": (0, 2)})
     given = arrays(case, whole, deconvolution=False)
     y, gx, gw, gb = run(given, case.options, "bfloat16", deconvolution=False)

@@ -22,6 +22,7 @@ def run(arguments: list[str], **variables: str) -> str:
 
 @pytest.mark.parametrize("isa", ["avx2", "portable"])
 def test_operations_are_right_with_lower_instructions(isa):
+    """The tests of all operations pass with each lower instruction set."""
     run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / "test_operations.py")], KINNOR_ISA=isa)
 
 

@@ -159,6 +159,7 @@ FACTS = {
 
 @pytest.mark.parametrize("name", FACTS)
 def test_values_and_derivatives_are_the_limits(name):
+    """Values and derivatives at special points are the mathematical limits."""
     f, *expected = FACTS[name]
     with context("float"), nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.array(AT, np.float32), need_grad=True)
@@ -370,6 +371,7 @@ def test_a_training_step_through_a_root_at_zero_slope_stays_finite(name, kind):
 
 
 def test_dropped_and_erased_elements_are_zero():
+    """Infinite gradients of dropped and erased elements do not give NaN."""
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.ones((1, 1, 20, 20), np.float32), need_grad=True)
         for f in (
