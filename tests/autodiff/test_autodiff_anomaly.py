@@ -12,6 +12,7 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 HERE = Path(__file__).name
+"""The name of this file, which errors contain."""
 
 
 def built_at(error):

@@ -18,6 +18,7 @@ from kinnor import _core, autodiff
 QUICK = settings(
     deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck), max_examples=60
 )
+"""Settings of Hypothesis: the same examples in each run, without a time limit."""
 
 
 def leaves_of(nodes):

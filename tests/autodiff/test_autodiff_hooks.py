@@ -15,6 +15,7 @@ pytestmark = pytest.mark.usefixtures("mode")
 
 
 both = pytest.mark.parametrize("create_graph", [False, True])
+"""Runs a test with and without `create_graph`."""
 
 
 @both

@@ -13,7 +13,9 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 AT = 0.7
+"""The point at which derivatives are computed."""
 V = 1.5
+"""The vector of products with Jacobians."""
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ class Cube(PythonFunction):
     """The cube of one input, without a graph rule. `runs` counts its recomputations."""
 
     runs = 0
+    """Number of recomputations so far."""
 
     def min_outputs(self):
         """Declares one output."""

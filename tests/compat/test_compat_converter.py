@@ -52,6 +52,7 @@ NETWORKS = '''
             else:
                 raise AssertionError(told)
 '''
+"""The start of test programs: a file with two networks as text."""
 
 
 def test_files_are_imported_expanded_and_exported(tmp_path):

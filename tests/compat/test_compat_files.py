@@ -52,6 +52,7 @@ NETWORK = '''
             optimizer.target.backward()
             optimizer.solver.update()
 '''
+"""The start of test programs: a file with a network and its training as text."""
 
 
 def test_training_resumes_from_saved_states(tmp_path):

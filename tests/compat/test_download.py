@@ -26,6 +26,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     """Serves files of 1,000 bytes. All but `whole.bin` break off after 500, and `none.bin` does not exist."""
 
     asked = 0
+    """Number of requests so far."""
 
     def do_GET(self):
         """Answers a request."""

@@ -11,6 +11,7 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 X = np.random.RandomState(0).randn(2, 4, 6, 6).astype(np.float32)
+"""The input of each layer: a batch of images."""
 
 # Values from NNabla: for each parameter its shape, the last of its first initial values, and if it is trained. Then the
 # mean magnitude of the output, and of the gradient of the input for the sum of squares.

@@ -106,6 +106,7 @@ def test_weights_from_a_file(file, monkeypatch):
         """A description of a ResNet that fits the small network in `file`."""
 
         POOLING = None
+        """The network has no global pooling."""
         AUGMENTATION = "none"
 
     model = Small(weights=file)

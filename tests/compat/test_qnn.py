@@ -72,6 +72,7 @@ def schedule(config, network=block, solver=None):
 
 
 ROUND = qnn.QATConfig.RoundingMethod
+"""Rounding methods of scales."""
 CASES = {
     "plain": (
         {},

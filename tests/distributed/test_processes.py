@@ -23,6 +23,7 @@ from kinnor.files.parameter_file import read_safetensors
 pytest.importorskip("mpi4py")
 
 RANKS = Path(__file__).parent / "ranks"
+"""The folder with the programs that each process runs."""
 
 
 def start(n, program, *arguments):

@@ -18,6 +18,7 @@ import kinnor.solvers as S
 from kinnor.files import steady
 
 N = 60_000
+"""Number of elements of the arrays, so that a write takes long."""
 
 WRITER = """
 import sys, time

@@ -20,6 +20,7 @@ from kinnor.utils.data_source import DataError, DataSource, DataSourceWithMemory
 from kinnor.utils.data_source_implements import ConcatDataSource, SimpleDataSource
 
 both = pytest.mark.parametrize("use_thread", [False, True], ids=["direct", "thread"])
+"""Runs a test with and without a prefetching thread."""
 
 
 def number(i):
@@ -418,6 +419,7 @@ class Own(DataSource):
     """A source as a user of NNabla writes it, shuffled again at each reset."""
 
     def __init__(self, size, shuffle=False, rng=None):
+        """Makes a source of `size` pairs of numbers."""
         super().__init__(shuffle=shuffle, rng=rng)
         self._size = size
         self._variables = ("x", "y")

@@ -12,6 +12,7 @@ class Source(DataSource):
     """A source of numbers that raises StopIteration before the end of an epoch."""
 
     def __init__(self, stops_at=12):
+        """Makes a source whose example `stops_at` raises StopIteration."""
         super().__init__()
         self._size, self._variables, self.stops_at = 20, ("x",), stops_at
 

@@ -26,6 +26,7 @@ from kinnor.utils.save import save
 FILES = Path(__file__).parent / "nnabla"
 """Files that NNabla wrote."""
 PROTO = Path(schema.__file__).with_name("nnabla.proto")
+"""The text of NNabla's message definitions."""
 
 
 def refusal(described):

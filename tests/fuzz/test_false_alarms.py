@@ -56,6 +56,7 @@ class Program:
     """A random program. Records the inputs and outputs of each function when it runs."""
 
     def __init__(self, seed: int) -> None:
+        """Begins a program with two leaves. The seed decides all later steps."""
         self.random = random.Random(seed)
         self.variables: list[Any] = []
         self.seen: dict[Any, list[bytes | None]] = {}

@@ -33,6 +33,7 @@ def graphs(draw):
 
 
 numbers = st.sets(st.integers(0, 25), max_size=8)
+"""Indices of nodes."""
 flags = st.fixed_dictionaries(
     {
         "persistent": numbers,

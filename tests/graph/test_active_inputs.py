@@ -21,6 +21,7 @@ class Counted(PythonFunction):
     """A user's identity function that counts its runs."""
 
     def __init__(self):
+        """Makes a function that has not run."""
         super().__init__()
         self.runs = 0
 

@@ -89,6 +89,7 @@ def test_an_output_may_overlap_an_input(row):
 
 
 A = np.random.RandomState(0).randn(70, 70).astype(np.float32)
+"""A random square matrix."""
 
 
 @pytest.mark.parametrize("size", [5, 70])

@@ -23,6 +23,7 @@ DTYPES = [
     "float32",
     "float64",
 ]
+"""Element types of arrays."""
 
 
 def array(values, dtype=np.float32):

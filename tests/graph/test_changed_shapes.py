@@ -13,7 +13,9 @@ import kinnor.parametric_functions as PF
 from kinnor import autodiff
 
 N = 1 << 16
+"""Elements of a large array, whose kernel would write far beyond a small one."""
 AGAIN = r"run forward\(\) again|call forward\(\) first"
+"""The advice in the error of a changed shape."""
 
 
 def world():

@@ -244,6 +244,7 @@ class Scale(PythonFunction):  # type: ignore[misc]
     """`y = k x`, which raises in the method named by `fail`."""
 
     def __init__(self, k: float, fail: str = "") -> None:
+        """Makes `y = k x`, which raises in the method named by `fail`."""
         super().__init__()
         self.k, self.fail, self.args = k, fail, {"k": k}
 

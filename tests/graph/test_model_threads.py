@@ -19,6 +19,7 @@ import kinnor.onnx
 import kinnor.parametric_functions as PF
 
 WIDTH = 48
+"""Features of an input."""
 
 
 @pytest.fixture(autouse=True)

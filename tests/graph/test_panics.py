@@ -15,12 +15,14 @@ from kinnor import autodiff
 from kinnor.function import PythonFunction
 
 SAID = "a defect of Kinnor"
+"""Text that the error of every panic contains."""
 
 
 class Breaking(PythonFunction):
     """A user's function that doubles its input, and raises the error of a panic in the method that `when` names."""
 
     when = None
+    """The method that panics, or None."""
 
     @property
     def name(self):
@@ -69,6 +71,7 @@ class Network:
     """A graph with such a function, run once."""
 
     def __init__(self, **forward):
+        """Builds the graph, and runs a step with these arguments of `forward`."""
         values = np.random.RandomState(3).randn(4, 5).astype(np.float32)
         self.x = nn.Variable.from_numpy_array(values, need_grad=True)
         self.breaking = Breaking()

@@ -24,6 +24,7 @@ class Net:
     """A static graph with a branch, its leaves and its results."""
 
     def __init__(self) -> None:
+        """Builds the graph, which has not run."""
         self.x, self.w = ramp(need_grad=False), ramp()
         self.h = F.tanh(self.x * self.w)
         self.y = F.exp(self.h)

@@ -41,6 +41,7 @@ class Random:
     """A random graph: its leaves, its variables in order of creation, and the variables that the program holds."""
 
     def __init__(self, seed: int) -> None:
+        """Builds the random graph of a seed."""
         self.rng = np.random.default_rng(seed)
         shape = self.shape = SIZES[self.rng.integers(len(SIZES))]
         self.leaves = [

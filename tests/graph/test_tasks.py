@@ -13,6 +13,7 @@ import kinnor.parametric_functions as PF
 from kinnor import autodiff
 
 HALF = nn.Context(["cpu:half"])
+"""A context that computes in half precision."""
 
 
 def built():
@@ -43,6 +44,7 @@ def is_half():
 
 
 ROOT = nn.get_current_parameter_scope()
+"""The parameter scope outside all scopes."""
 
 
 def is_at_root():

@@ -11,7 +11,9 @@ import kinnor.functions as F
 from kinnor import _core
 
 DECLARED = _core.declarations()
+"""The declarations of all operations: name, type, inputs, arguments and docstring."""
 each = pytest.mark.parametrize("declared", DECLARED, ids=[d[0] for d in DECLARED])
+"""Runs a test for each declared operation."""
 
 GIVEN_BY_LISTS = {"sink"}
 """Operations without meaningful outputs. `test_sink_runs_its_branches` tests them."""

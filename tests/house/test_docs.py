@@ -93,6 +93,7 @@ def test_the_rust_tutorial_shows_compiled_code():
 
 
 RESULTS = ROOT / "benches/results"
+"""The folder with measured figures."""
 
 
 def table(text):

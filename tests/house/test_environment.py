@@ -9,6 +9,7 @@ import pytest
 from kinnor import system
 
 IMPORT = "import kinnor as nn; print(nn.get_num_threads(), nn.config.plan)"
+"""A program that prints settings read from the environment."""
 
 
 def run(program, **variables):

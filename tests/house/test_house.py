@@ -11,7 +11,9 @@ import kinnor
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = (ROOT / "Cargo.toml").read_text()
+"""The text of `Cargo.toml`."""
 SOURCES = [path for path in (*ROOT.glob("src/**/*.rs"), *ROOT.glob("python/**/*.py")) if path.stem != "tests"]
+"""All source files in Rust and Python, without tests."""
 
 
 def test_each_dependency_is_justified():

@@ -196,6 +196,7 @@ class CrateImports:
     """The imports between the files of a crate. A module is a tuple of names; `()` is the root."""
 
     def __init__(self, root):
+        """Reads the imports of every source file below the folder `root`."""
         self.text, self.paths, self.bound, self.globs = {}, {}, {}, {}
         for path in sorted(root.rglob("*.rs")):
             if path.stem in {"tests", "testing"}:

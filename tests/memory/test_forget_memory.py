@@ -10,6 +10,7 @@ import kinnor.parametric_functions as PF
 from kinnor import autodiff
 
 N = 1 << 16
+"""Elements of an array."""
 ONE = 4 * N
 """Bytes of an array of `N` elements."""
 

@@ -7,6 +7,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 N = 1 << 18
+"""Elements of an array."""
 
 
 def live():

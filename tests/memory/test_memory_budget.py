@@ -12,6 +12,7 @@ import kinnor.parametric_functions as PF
 from kinnor import _core, autodiff
 
 SHAPE = (64, 1024)
+"""Shape of each value of a chain."""
 BYTES = 4 * 64 * 1024
 """Bytes of an array that is large enough to be counted immediately, not in batches."""
 

@@ -11,9 +11,11 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 SHAPE = (64, 1024)
+"""Shape of each value of a chain."""
 BYTES = 4 * 64 * 1024
 """Size of one array of the shape."""
 SLACK = 4096
+"""Bytes by which a measured peak may exceed the budget."""
 
 
 def two(n):

@@ -15,6 +15,7 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 DEPTH = 50
+"""Number of layers."""
 BATCH = 65536
 """Bytes that a thread may allocate or free before other threads see it."""
 SHAPES = {"affine": (512, 64), "convolution": (4, 8, 24, 24)}

@@ -15,6 +15,7 @@ class Double(nn.function.PythonFunction):
     """A user's function that doubles its input and counts its calls."""
 
     def __init__(self, calls, fail=False):
+        """Makes a function that appends each call to `calls`, and fails backward if `fail`."""
         super().__init__()
         self.calls, self.fail = calls, fail
 

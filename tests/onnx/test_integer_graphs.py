@@ -18,6 +18,7 @@ class Net:
     """Builds an ONNX model node by node. Values are known by their names."""
 
     def __init__(self, shape, dtype="uint8"):
+        """Begins a model with one float input, whose levels have the type `dtype`."""
         self.nodes, self.held, self.dtype, self.shape = [], [], np.dtype(dtype), shape
         self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
 

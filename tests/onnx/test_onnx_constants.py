@@ -9,7 +9,9 @@ import kinnor.onnx
 import kinnor.solvers as S
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
+"""The declared input of models: rows of two numbers."""
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+"""The declared output of models, of any shape."""
 
 
 def loaded(nodes, inputs=(X,), initializers=()):

@@ -10,6 +10,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(11)
 DOMAIN = "com.microsoft"
+"""The domain of Microsoft's operators."""
 
 
 def real(*shape):

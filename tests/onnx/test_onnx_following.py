@@ -126,6 +126,7 @@ def quantized():
 
 
 NETWORKS = [heads, recurrent, image, quantized]
+"""Functions that make a model and the shape of its input."""
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import kinnor.parametric_functions as PF
 from kinnor.onnx import OnnxError
 
 SHAPE = (2, 32, 6, 6)
+"""Shape of a batch of images."""
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(3)
 W = RNG.standard_normal((4, 3)).astype(np.float32)
+"""The weight of the network."""
 
 
 def network():
@@ -50,7 +51,9 @@ def network():
 
 
 FEED = {"x": RNG.standard_normal((5, 4)).astype(np.float32), "n": np.array([2, -3])}
+"""Inputs of the network by name."""
 Y = np.tanh(FEED["x"] @ W)
+"""The expected first output for `FEED`."""
 
 
 @pytest.fixture

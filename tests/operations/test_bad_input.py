@@ -26,6 +26,7 @@ from kinnor.utils.learning_rate_scheduler import (
 )
 
 THROWING = Path(__file__).with_name("throwing.py")
+"""The program that makes random calls."""
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,9 @@ def test_array_as_index_of_a_variable():
 
 
 X = nn.Variable((2, 3))
+"""A variable as an argument of calls."""
 V = nn.Variable((2, 3), need_grad=True)
+"""A variable that requires a gradient, as an argument of calls."""
 TOLD = {
     "affine: expected `n_outmaps`": lambda: PF.affine(X, 0),
     "affine: expected a Variable": lambda: PF.affine(np.ones((2, 3)), 4),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BFLOAT16 = ml_dtypes.bfloat16
 SIZES = [(1, 1, 1), (3, 17, 65), (17, 65, 3), (65, 1, 17), (1, 65, 130), (33, 70, 2100), (130, 131, 129)]
+"""Sizes of products: rows, terms and columns."""
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,7 @@ def layer(x: nn.Variable, kind: str) -> nn.Variable:
 
 
 LAYERS = ["affine", "convolution", "pointwise", "pointwise stride", "group", "pointwise group", "stride"]
+"""Kinds of layers that `layer` builds."""
 LAYERS += ["deconvolution", "pointwise deconvolution", "stride deconvolution"]
 
 
@@ -209,6 +211,7 @@ def network(x: nn.Variable) -> nn.Variable:
 
 
 T = np.arange(4).reshape(4, 1) % 10
+"""Labels of a batch."""
 
 
 def trained(kind: str, mode: str, threads: int, plan: str) -> list[bytes]:

@@ -56,7 +56,9 @@ CASES = {
     "many channels": Case((2, 70, 6, 6), (65, 70, 3, 3), {"pad": (1, 1)}),
     "channels last": Case((2, 9, 10, 6), (8, 3, 3, 6), {"pad": (1, 1), "channel_last": True}),
 }
+"""Convolutions by name."""
 KINDS = ["bfloat16", "float32"]
+"""Element types of the input."""
 
 
 @pytest.fixture(autouse=True)

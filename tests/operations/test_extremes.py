@@ -22,6 +22,7 @@ INF = np.inf
 MODES = ("static", "cleared", "dynamic", "autodiff", "graph")
 """Ways to differentiate a function."""
 WIDE = np.longdouble
+"""A type with more digits and a larger range, for references."""
 
 
 def context(kind):

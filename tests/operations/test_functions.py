@@ -15,6 +15,7 @@ from kinnor import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in F.__all__ if name != "PythonFunction"]
+"""Names of all functions."""
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,6 +10,7 @@ import pytest
 from accuracy import SUMS_OF_PRODUCTS
 
 TESTS = Path(__file__).parent
+"""The folder of tests of operations."""
 
 
 def run(arguments: list[str], **variables: str) -> str:

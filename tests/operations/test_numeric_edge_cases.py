@@ -182,6 +182,7 @@ def test_fused_relu_keeps_bits(kind):
 
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
+"""A small float32 input."""
 REFUSED = [
     ("batch_normalization", {"decay_rate": 5.0}),
     ("batch_normalization", {"decay_rate": NAN}),
@@ -249,6 +250,7 @@ def test_powers_have_the_special_cases_of_c(val):
 
 
 ANCHORS = Path(__file__).with_name("anchors.py")
+"""The program that compares functions at fixed points."""
 
 
 @pytest.mark.parametrize("isa", ["", "avx2", "portable"])

@@ -60,6 +60,7 @@ def batch(x, beta=None, gamma=None, function=F.batch_normalization):
 
 
 BETA_GAMMA = constant(np.zeros((1, 2, 1))), constant(np.ones((1, 2, 1)))
+"""A shift of zero and a scale of one."""
 
 
 def clipped(u, limit):
@@ -344,6 +345,7 @@ def test_running_statistics_and_outputs_of_large_numbers():
 
 
 N = 3 << 12
+"""Number of uses of one element."""
 
 
 def repeated(function, shape, kind):

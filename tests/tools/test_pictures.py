@@ -13,6 +13,7 @@ from kinnor.pictures import dot
 from kinnor.pictures.graph import collect
 
 SCRIPT = re.compile(r'<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
+"""The data in the page of a picture."""
 
 
 @pytest.fixture

@@ -179,6 +179,7 @@ def test_a_trace_has_complete_events_that_nest(tmp_path):
 FIELDS = {"X": {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"},
           "C": {"name", "ph", "ts", "pid", "tid", "args"},
           "M": {"name", "ph", "pid", "tid", "args"}}  # fmt: skip
+"""The fields of each kind of event in a trace."""
 
 
 def ns(microseconds):

@@ -20,6 +20,7 @@ from kinnor.training import Callback, EarlyStopping, History, fitting, losses
 
 IMAGES, LABELS = digits()
 TRAIN, TEST = (IMAGES[:600], LABELS[:600]), (IMAGES[1500:], LABELS[1500:])
+"""Digits to train on, and digits to test with: images and labels."""
 
 
 @pytest.fixture(autouse=True)
