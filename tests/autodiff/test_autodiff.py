@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("mode")
 
 
 def test_gradients_of_leaves_add_up():
+    """Repeated `autodiff.backward` adds to the gradients of leaves."""
     x, w = leaf(1, 2), leaf(3, 4)
     y = run(F.sum(x * w * x))
     assert autodiff.backward(y, retain_graph=True) is None
@@ -23,6 +24,7 @@ def test_gradients_of_leaves_add_up():
 
 
 def test_only_leaves_get_gradients():
+    """`autodiff.backward` writes no gradient to an intermediate variable."""
     x = leaf(1, 2)
     h = x * 3
     autodiff.backward(run(F.sum(h * h)))
@@ -49,6 +51,7 @@ def test_accepted_types_of_gradients(given):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64])
 def test_gradients_to_start_from_are_cast(dtype):
+    """An initial gradient of another element type is converted to float32."""
     x = leaf(1, 1)
     autodiff.backward(run(x * 5), np.array([1, 2], dtype))
     assert x.g.dtype == np.float32 and x.g.tolist() == [5, 10]
@@ -71,18 +74,21 @@ def test_an_iterator_of_variables():
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_one_element_needs_no_gradient(shape):
+    """`backward` of a one-element output uses 1 as the initial gradient."""
     x = nn.Variable.from_numpy_array(np.full(shape, 3.0, np.float32), need_grad=True)
     autodiff.backward(run(x * x))
     np.testing.assert_array_equal(x.g, np.full(shape, 6.0))
 
 
 def test_several_elements_need_a_gradient():
+    """`backward` of several elements without an initial gradient is refused."""
     x = leaf(1, 2)
     with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
         autodiff.backward(run(x * 2))
 
 
 def test_roots_without_grad_are_skipped():
+    """Roots that require no grad are ignored, but at least one root must require it."""
     x, c = leaf(1), leaf(1, 2, need_grad=False)
     y, z = run(x * 2, c * 2)
     autodiff.backward([y, z])
@@ -189,6 +195,7 @@ def test_a_second_pass_needs_the_first_to_retain(build):
 
 
 def test_forward_must_come_first(mode):
+    """Differentiating a static graph that has not run is refused."""
     if mode == "dynamic":
         return
     x = leaf(1)
@@ -221,6 +228,7 @@ def test_held_values_stay_readable_in_dynamic_mode(mode):
 
 
 def test_values_that_another_loss_needs_stay():
+    """With `retain_graph`, a value that two losses share survives the first differentiation."""
     x = leaf(1, 2)
     h = F.exp(x)
     first, second = run(F.sum(h * h), F.sum(h * 3))
@@ -230,6 +238,7 @@ def test_values_that_another_loss_needs_stay():
 
 
 def test_persistent_values_stay():
+    """Differentiation without `retain_graph` does not clear persistent values."""
     x = leaf(1, 2)
     h = F.exp(x)
     h.persistent = True
@@ -281,6 +290,7 @@ def test_two_leaves_with_one_gradient_do_not_share_it():
 
 
 def test_cycles_of_create_graph_are_collected():
+    """Graphs held only by the gradients of their own leaves are freed with those gradients."""
     x = leaf(1, 2)
     gc.collect()
     before = _core.live_variables()
@@ -312,6 +322,7 @@ def test_changed_values_raise():
 
 
 def test_an_unlinked_copy_ends_differentiation():
+    """No gradient flows from an unlinked copy to the variable that it copies."""
     x = leaf(1, 2)
     h = x * x
     copy = h.get_unlinked_variable(need_grad=True)
@@ -333,6 +344,7 @@ def test_handles_on_a_parameter_are_one_leaf():
 
 
 def test_need_grad_false_ends_differentiation():
+    """No gradient flows through an intermediate variable with `need_grad=False`."""
     x = leaf(1, 2)
     h = x * x
     h.need_grad = False

@@ -47,6 +47,7 @@ def test_other_values_and_other_gradients_to_start_from():
 
 
 def test_returned_gradients_stay_unchanged():
+    """Gradients from `autodiff.grad` keep their values when the graph is differentiated again."""
     x, w = leaf(1, 2), leaf(3, 4)
     y = chain_loss(x, w)
     found = []
@@ -61,6 +62,7 @@ def test_returned_gradients_stay_unchanged():
 
 
 def test_gradients_are_added_or_overwritten():
+    """`backward` adds to existing gradients, and overwrites gradients that were zeroed or removed."""
     x, w = leaf(0.1, 0.2), leaf(0.3, 0.4)
     y = chain_loss(x, w)
     expected = fresh([x, w])
@@ -106,6 +108,7 @@ def edits(x, w, h, y):
 
 
 def test_changes_to_the_graph_are_seen():
+    """After each edit of a static graph, `autodiff.grad` returns the gradients of the edited graph."""
     x, w = leaf(0.1, 0.2), leaf(0.3, 0.4)
     h = x * w
     y = F.sum(F.tanh(h) * x)
@@ -138,6 +141,7 @@ def test_runs_under_a_budget_between():
 
 
 def test_second_passes_without_retain_are_refused():
+    """A second `grad` without a new forward run fails, as does one after a changed leaf."""
     x, w = leaf(1, 2), leaf(3, 4)
     y = chain_loss(x, w)
     for _ in range(3):
@@ -152,6 +156,7 @@ def test_second_passes_without_retain_are_refused():
 
 
 def test_no_memory_is_held():
+    """Repeated differentiation of one graph does not increase the live memory."""
     n = 100_000
     x = nn.Variable.from_numpy_array(np.full(n, 0.5, np.float32), need_grad=True)
     w = nn.Variable.from_numpy_array(np.full(n, 0.5, np.float32), need_grad=True)

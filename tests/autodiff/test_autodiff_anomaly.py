@@ -12,6 +12,7 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 HERE = Path(__file__).name
+"""The name of this file, which errors contain."""
 
 
 def built_at(error):
@@ -39,6 +40,7 @@ def test_forward(run):
 
 
 def test_nan_inputs_are_reported(run):
+    """The error says that the input of the function was NaN already."""
     x = leaf(np.nan, 1)
     with autodiff.detect_anomaly(), pytest.raises(RuntimeError, match=r"NaN.*its input 0 held NaN already"):
         run(x * 2)
@@ -83,6 +85,7 @@ def test_without_a_graph():
 
 
 def test_the_mode_ends():
+    """The mode applies only within its block or decorated function, and can be disabled inside."""
     x = leaf(0, 1)
     with autodiff.detect_anomaly():
         with autodiff.detect_anomaly(False):
@@ -104,6 +107,7 @@ def test_the_mode_ends():
 
 
 def test_finite_numbers_pass(run):
+    """With anomaly detection, a run with finite values and gradients raises no error."""
     x = leaf(1, 2)
     with autodiff.detect_anomaly():
         y = F.sum(F.tanh(x))

@@ -84,6 +84,7 @@ def test_a_hook_works_as_long_as_the_graph_is_held():
 
 
 def test_a_second_handle_keeps_the_hook():
+    """A hook on a variable is still called after the variable is dropped but an unlinked copy lives."""
     x, calls = leaf(1, 2), []
     copy = x.get_unlinked_variable()
     x.register_hook(lambda g, x=x: calls.append(x.shape))

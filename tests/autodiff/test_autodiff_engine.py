@@ -18,6 +18,7 @@ from kinnor import _core, autodiff
 QUICK = settings(
     deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck), max_examples=60
 )
+"""Settings of Hypothesis: the same examples in each run, without a time limit."""
 
 
 def leaves_of(nodes):
@@ -233,6 +234,7 @@ def test_functions_written_in_python(at_once):
 
 
 def test_no_arrays_are_left_behind():
+    """Differentiation of eager graphs, with and without `create_graph`, leaves no live variables."""
     gc.collect()
     x = nn.Variable.from_numpy_array(np.ones(1000, np.float32), need_grad=True)
     before = _core.live_variables()
@@ -264,6 +266,7 @@ def test_a_long_chain_needs_little_memory_for_gradients():
 
 
 def test_two_threads_differentiate_two_graphs():
+    """Threads that differentiate their own graphs at the same time get right gradients."""
     errors = []
 
     def work(seed):
@@ -314,6 +317,7 @@ def test_two_threads_on_one_graph_get_right_gradients_or_errors():
 
 
 def test_second_order_through_an_unheld_output():
+    """Second derivatives are right if other outputs of the function were dropped."""
     with nn.context_scope(DOUBLE), nn.auto_forward():
         values = np.random.RandomState(1).uniform(-1, 1, (4, 3))
 

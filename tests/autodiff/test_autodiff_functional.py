@@ -103,6 +103,7 @@ def test_jacobian():
 
 
 def test_jacobians_can_be_differentiated():
+    """With `create_graph`, the result of `jacobian` can be differentiated."""
     x = variable(X)
     with nn.auto_forward():
         j = autodiff.jacobian(lambda x: x * x * x, x, create_graph=True)
@@ -134,6 +135,7 @@ def test_gradients_of_arguments_stay():
 
 @pytest.mark.parametrize("check", [autodiff.gradcheck, autodiff.gradgradcheck])
 def test_gradcheck_accepts_right_gradients(check):
+    """`gradcheck` and `gradgradcheck` accept right gradients, and require a leaf with grad."""
     assert check(lambda x, y: (x * F.exp(y), F.sum(F.sin(x))), (X, X + 1))
     assert check(lambda x, w: F.affine(x, w), (A, variable(np.ones((3, 2)) * X[:, None])))
     assert check(lambda x, c: x * c, (variable(X), variable(X, False)))
@@ -170,6 +172,7 @@ class Wrong(nn.functions.PythonFunction):
 
 
 def test_gradcheck_finds_wrong_gradients():
+    """`gradcheck` reports a wrong gradient, and a function whose values change between calls."""
     with pytest.raises(RuntimeError, match=r"(?s)output 0 by input 0.*by kernels"):
         autodiff.gradcheck(lambda x: Wrong()(x), X)
     assert not autodiff.gradcheck(lambda x: Wrong()(x), X, raise_exception=False)

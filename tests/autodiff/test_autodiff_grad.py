@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("mode")
 
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_grad_touches_no_gradient(create_graph):
+    """`autodiff.grad` returns gradients and writes none to variables."""
     x, w = leaf(1, 2), leaf(3, 4)
     h = x * w
     y = run(F.sum(h * h))
@@ -24,6 +25,7 @@ def test_grad_touches_no_gradient(create_graph):
 
 
 def test_grad_returns_a_tuple():
+    """`autodiff.grad` of one input returns a tuple; an input may be given twice."""
     x = leaf(2)
     y = run(x * x)
     found = autodiff.grad(y, x, retain_graph=True)
@@ -52,6 +54,7 @@ def test_inputs_that_are_not_used(create_graph):
 
 
 def test_arguments_of_grad_that_are_refused():
+    """Empty inputs and inputs without grad are errors; `only_inputs=False` warns."""
     x, c = leaf(2), leaf(3, need_grad=False)
     y = run(x * c)
     with pytest.raises(RuntimeError, match=r"`inputs` argument to grad\(\) cannot be empty"):
@@ -77,6 +80,7 @@ def test_batches_of_gradients_to_start_from():
 
 
 def test_ten_derivatives_of_a_sine():
+    """Ten nested derivatives of `sin` have full precision."""
     with nn.context_scope(nn.Context(["cpu:double"])):
         x = nn.Variable.from_numpy_array(np.array(0.7), need_grad=True)
         y = run(F.sin(x))
@@ -98,6 +102,7 @@ def test_a_gradient_of_a_static_graph_is_computed_again_with_it(mode):
 
 
 def test_create_graph_works_under_no_grad():
+    """`create_graph` takes precedence over an enclosing `no_grad`."""
     x = leaf(3)
     y = run(x * x * x)
     with autodiff.no_grad():

@@ -15,10 +15,12 @@ pytestmark = pytest.mark.usefixtures("mode")
 
 
 both = pytest.mark.parametrize("create_graph", [False, True])
+"""Runs a test with and without `create_graph`."""
 
 
 @both
 def test_a_hook_sees_the_sum_once(create_graph):
+    """A hook is called once for each run, with the sum of all contributions to the gradient."""
     x = leaf(1, 2)
     h = x * x
     seen = []
@@ -56,6 +58,7 @@ def test_a_hook_on_the_root_and_on_a_leaf_that_is_root():
 
 @both
 def test_removed_hooks_are_not_called(create_graph):
+    """A removed hook is not called; removing it twice is allowed, and `with` removes it."""
     x = leaf(3)
     handle = x.register_hook(lambda g: g * 2)
     y = run(x * 5)
@@ -70,6 +73,8 @@ def test_removed_hooks_are_not_called(create_graph):
 
 
 def test_a_removed_hook_is_freed():
+    """Removing a hook drops the reference to its function."""
+
     class Callback:
         """A hook that leaves the gradient unchanged."""
 
@@ -110,6 +115,7 @@ def test_hooks_that_fail_change_nothing(hook, error, words, create_graph):
 
 
 def test_hooks_that_are_refused():
+    """Hooks must be callable, and need a variable that requires grad, or a leaf."""
     x, c = leaf(1), leaf(1, need_grad=False)
     with pytest.raises(TypeError, match="something to call"):
         x.register_hook(3)
@@ -153,6 +159,7 @@ def test_a_solver_may_step_in_a_hook():
 
 
 def test_retained_gradients_add_up():
+    """`retain_grad` keeps the gradient of an intermediate variable, and sums it over runs."""
     x = leaf(1, 2)
     h = x * x
     h.retain_grad()

@@ -29,6 +29,7 @@ def test_one_object_under_two_names():
 
 
 def test_context_managers_nest():
+    """`no_grad`, `enable_grad` and `set_grad_enabled` nest, and restore the outer mode."""
     assert is_grad_enabled()
     with no_grad():
         assert not is_grad_enabled()
@@ -43,6 +44,7 @@ def test_context_managers_nest():
 
 
 def test_one_object_is_entered_again():
+    """One `no_grad` object may be entered several times, nested or not."""
     m = no_grad()
     with m:
         with enable_grad(), m:
@@ -54,12 +56,14 @@ def test_one_object_is_entered_again():
 
 
 def test_exceptions_restore_the_mode():
+    """An exception in the block restores the mode."""
     with pytest.raises(KeyError), no_grad():
         raise KeyError
     assert is_grad_enabled()
 
 
 def test_set_grad_enabled_acts_immediately():
+    """`set_grad_enabled` applies when it is called, except as a decorator."""
     set_grad_enabled(False)
     assert not is_grad_enabled()
     with set_grad_enabled(True):
@@ -197,6 +201,7 @@ def test_coroutines():
 
 
 def test_threads_start_enabled():
+    """A new thread begins with gradients enabled, whatever the mode of its creator."""
     found = []
     with no_grad():
         thread = threading.Thread(target=lambda: found.append(is_grad_enabled()))
@@ -206,6 +211,7 @@ def test_threads_start_enabled():
 
 
 def test_results_need_no_gradient(mode):
+    """Results under `no_grad` are leaves without a gradient, and cannot be differentiated."""
     x = leaf(1, 2)
     with no_grad():
         h = x * 2
@@ -236,6 +242,7 @@ def test_factories_are_not_affected():
 
 
 def test_the_mode_at_construction_counts():
+    """The mode when a function is built decides, not the mode when it runs."""
     x = leaf(3)
     y = x * x
     with no_grad():

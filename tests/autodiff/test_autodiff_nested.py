@@ -13,7 +13,9 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 AT = 0.7
+"""The point at which derivatives are computed."""
 V = 1.5
+"""The vector of products with Jacobians."""
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +131,8 @@ def test_values_of_inner_calls_are_differentiated_too():
 
 
 def test_no_grad_and_detach_make_constants():
+    """An outer derivative treats values from `no_grad` and `detach` as constants."""
+
     def f(x):
         """A function with constant derivatives inside."""
         with autodiff.no_grad():

@@ -69,6 +69,7 @@ def test_a_graph_that_was_freed_is_refused_until_it_runs_again() -> None:
 
 
 def test_existing_gradients_are_added_to() -> None:
+    """A cached plan adds to gradients of leaves that are not zero."""
     loss, parameters = layers()
     once = expected()
     for n in range(6):

@@ -46,6 +46,7 @@ def assert_agreement(func, leaves, dynamic):
 
 @MODES
 def test_gradients_are_the_same(dynamic):
+    """Values and gradients through `forget` equal those of a plain call."""
     assert_agreement(lambda x: F.tanh(F.sin(x) * x), [random_leaf(3, 4)], dynamic)
     assert_agreement(lambda x, y: F.exp(x) * F.sin(y) + y, [random_leaf(3, 4), random_leaf(3, 4, seed=1)], dynamic)
 
@@ -81,6 +82,7 @@ def test_several_outputs_and_unused_ones(dynamic):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("xs", [(), (1,)])
 def test_func_must_be_callable(dynamic, xs):
+    """`forget` refuses a first argument that cannot be called."""
     with nn.auto_forward(dynamic), pytest.raises(TypeError, match="func must be callable"):
         F.forget(1, *xs)
 
@@ -150,6 +152,7 @@ def test_func_is_called_once_forward_and_once_backward():
 
 
 def test_only_inputs_are_kept():
+    """An eager segment keeps its inputs and output in memory, and none of its inner values."""
     n = 1 << 18
     x = random_leaf(n)
 
@@ -215,6 +218,7 @@ def test_parameters_are_found_in_the_scope_of_the_call(dynamic):
 
 @MODES
 def test_dropout_draws_the_same_mask_again(dynamic):
+    """A segment is recomputed with the random numbers of its first run."""
     x = random_leaf(50, 50)
     func = lambda x: F.dropout(F.dropout(F.sin(x), 0.5) * x, 0.3)  # noqa: E731
     assert_agreement(func, [x], dynamic)
@@ -232,6 +236,7 @@ def test_dropout_draws_the_same_mask_again(dynamic):
 
 
 def test_random_numbers_are_new_on_request():
+    """With `preserve_rng_state=False`, the recomputation draws new random numbers."""
     x = random_leaf(200)
     with nn.auto_forward():
         y = F.forget(lambda x: F.dropout(x, 0.5), x, preserve_rng_state=False)
@@ -241,6 +246,7 @@ def test_random_numbers_are_new_on_request():
 
 @MODES
 def test_batch_normalization_updates_its_statistics_once(dynamic):
+    """Recomputing a segment does not update running statistics again."""
     x = random_leaf(8, 3)
     results = []
     for call in (F.forget, call_directly):
@@ -276,6 +282,7 @@ def test_a_recomputation_with_another_result_is_refused(second, said):
 
 
 def test_values_are_compared_if_asked():
+    """`determinism_check="values"` fails if the recomputed output differs."""
     x = random_leaf(3)
     for check, fails in (("default", False), ("none", False), ("values", True)):
         runs = [F.sin, F.cos]
@@ -361,6 +368,7 @@ def test_an_error_in_backward_does_not_change_random_numbers():
 
 
 def test_a_changed_value_is_refused():
+    """Differentiation fails if a captured value was changed after the first run."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: x * w, x))

@@ -12,6 +12,7 @@ from kinnor import autodiff
 
 @MODES
 def test_captured_values_get_their_gradients(dynamic):
+    """Variables that the segment captures get the same gradients as without `forget`."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
 
     def build(call):
@@ -26,6 +27,7 @@ def test_captured_values_get_their_gradients(dynamic):
 
 
 def test_grad_changes_no_other_gradient():
+    """`autodiff.grad` through a segment writes no gradient to captured variables."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
     with nn.auto_forward():
         y = F.sum(F.forget(lambda x: F.sin(x * w), x))
@@ -40,6 +42,7 @@ def test_grad_changes_no_other_gradient():
 
 
 def test_hooks_are_called_once():
+    """A hook on a captured leaf is called once, with the whole gradient."""
     w, x = random_leaf(3), random_leaf(3, seed=1)
     seen = []
     w.register_hook(lambda g: seen.append(g.d.copy()))

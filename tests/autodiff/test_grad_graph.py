@@ -24,6 +24,7 @@ def test_one_or_several():
 
 
 def test_nothing_runs_before_forward(mode):
+    """`nn.grad` of a static graph only builds functions; they run on request."""
     x = leaf(1, 2)
     (g,) = nn.grad(x * x * x, x)
     assert g.parent is not None
@@ -63,6 +64,7 @@ def test_unreachable_inputs_get_zeros_of_their_shape():
 
 
 def test_outputs_are_made_persistent():
+    """`nn.grad` makes its outputs persistent, unless `persistent_outputs` says otherwise."""
     x = leaf(1, 2)
     y, z = x * 2, x * 3
     nn.grad([y, z], [x])

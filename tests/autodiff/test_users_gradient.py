@@ -13,6 +13,7 @@ class Cube(PythonFunction):
     """The cube of one input, without a graph rule. `runs` counts its recomputations."""
 
     runs = 0
+    """Number of recomputations so far."""
 
     def min_outputs(self):
         """Declares one output."""
@@ -98,6 +99,7 @@ def test_the_rule_and_the_kernel_agree_inside_a_graph():
 
 
 def test_only_wanted_gradients_are_asked_for():
+    """A user's graph rule is called only for inputs that need a gradient."""
     a, b = leaf(2.0), leaf(5.0, need_grad=False)
     y = Product()(a, b)
     (da,) = nn.grad(y, a)
@@ -153,6 +155,7 @@ def test_an_exception_in_a_rule_is_not_wrapped():
 
 
 def test_recomputation_calls_recompute_impl():
+    """A dropped output of a user's function is restored by `recompute_impl`."""
     before = Cube.runs
     x = leaf(2.0)
     with nn.recompute():

@@ -29,6 +29,7 @@ def run(program):
 
 
 def test_a_program_written_for_nnabla_trains():
+    """A program that imports `nnabla` and its submodules runs and lowers its loss."""
     out = run("""
         import numpy as np
         import nnabla as nn
@@ -65,6 +66,7 @@ def test_a_program_written_for_nnabla_trains():
 
 
 def test_nnabla_names_are_the_same_objects():
+    """Classes and modules under `nnabla` are Kinnor's objects, not copies."""
     out = run("""
         import kinnor, nnabla as nn, nnabla_ext.cpu, nnabla.variable, nnabla.random, nnabla.utils.data_source
         print(nn.Variable is kinnor.Variable, nnabla.variable.Variable is kinnor.Variable)
@@ -75,6 +77,7 @@ def test_nnabla_names_are_the_same_objects():
 
 
 def test_statistics_of_a_fused_convolution_may_be_computed():
+    """Under NNabla's names, running statistics may be outputs of functions."""
     out = run("""
         import numpy as np
         import nnabla as nn
@@ -192,6 +195,7 @@ def test_a_function_of_ones_own_gets_the_current_context():
 
 
 def test_a_script_gets_its_arguments(tmp_path):
+    """`python -m kinnor.compat.nnabla` passes arguments, folder and exit status as Python does."""
     (tmp_path / "beside.py").write_text("import nnabla\nname = nnabla.Variable.__name__\n")
     script = tmp_path / "script.py"
     script.write_text("import sys, beside\nprint(__name__, sys.argv[1:], beside.name)\nsys.exit(3)\n")
@@ -214,6 +218,7 @@ def test_a_plugin_of_pytest(tmp_path):
 
 
 def test_nnabla_itself_is_not_replaced():
+    """Kinnor refuses to take the name `nnabla` if it has been imported already."""
     done = python(
         "-c", "import sys, types\nsys.modules['nnabla'] = types.ModuleType('nnabla')\nimport kinnor.compat.nnabla"
     )
@@ -358,6 +363,7 @@ def test_parameters_of_a_message():
 
 
 def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
+    """Two losses share an unlinked variable, as in a GAN."""
     run("""
         import numpy as np
         import nnabla as nn
@@ -391,6 +397,7 @@ def test_the_gradient_of_an_unlinked_variable_may_have_been_cleared():
 
 
 def test_arguments_of_a_function_may_be_a_method():
+    """A user's function may define `args` as a method instead of a property."""
     run("""
         import numpy as np
         import nnabla as nn

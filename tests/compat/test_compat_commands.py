@@ -79,6 +79,7 @@ cli.version_command(None)
 
 
 def test_commands_are_functions_under_nnablas_names(tmp_path):
+    """NNabla's functions for its commands can be called from a program."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "import kinnor.compat.nnabla\n" + textwrap.dedent(PROGRAM)],
         cwd=tmp_path,

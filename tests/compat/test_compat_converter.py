@@ -52,9 +52,11 @@ NETWORKS = '''
             else:
                 raise AssertionError(told)
 '''
+"""The start of test programs: a file with two networks as text."""
 
 
 def test_files_are_imported_expanded_and_exported(tmp_path):
+    """NNabla's importer, expander and exporter convert network files."""
     run(f"""
         {NETWORKS.strip()}
         os.chdir({str(tmp_path)!r})
@@ -213,6 +215,7 @@ def test_file_loaders_by_extension(tmp_path):
 
 
 def test_products_by_parameters_become_affine_layers(tmp_path):
+    """The function behind NNabla's `optimize` replaces matrix products by `Affine`."""
     run(f"""
         {NETWORKS.strip()}
         import argparse

@@ -52,9 +52,11 @@ NETWORK = '''
             optimizer.target.backward()
             optimizer.solver.update()
 '''
+"""The start of test programs: a file with a network and its training as text."""
 
 
 def test_training_resumes_from_saved_states(tmp_path):
+    """NNabla's functions save and restore parameters and solver states of a training."""
     run(f"""
         {NETWORK.strip()}
         from nnabla.utils.cli.utility import load_train_state, save_optimizer_states

@@ -34,6 +34,7 @@ CHAIN = """
 
 @pytest.mark.parametrize("kind", ["half", "bfloat16", "float"])
 def test_layers_of_fused_functions_round_as_a_chain_does(kind):
+    """In NNabla's dialect, fused functions round after each layer."""
     out = run(
         CHAIN
         + f'''
@@ -113,6 +114,7 @@ def test_inputs_of_functions_in_half_precision():
 
 
 def test_natively_a_fused_function_rounds_once():
+    """Outside NNabla's dialect, a fused function in half precision rounds only its result."""
     rng = np.random.RandomState(0)
     x, w, z = (
         nn.Variable.from_numpy_array(rng.randn(*s).astype(np.float16).astype(np.float32))
@@ -242,6 +244,7 @@ EINSUM = """
 
 
 def test_einsum_is_one_function(tmp_path, monkeypatch):
+    """In NNabla's dialect, `einsum` is a single node of the graph."""
     monkeypatch.chdir(tmp_path)
     assert run(EINSUM) == ["done"]
 

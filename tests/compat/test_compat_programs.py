@@ -10,6 +10,7 @@ import kinnor
 
 
 def test_the_version_is_the_api_version():
+    """`nnabla.__version__` is NNabla's version; `__kinnor__` is Kinnor's."""
     out = run("""
         import nnabla as nn
         from nnabla._version import __version__
@@ -20,6 +21,7 @@ def test_the_version_is_the_api_version():
 
 
 def test_private_names_that_programs_import():
+    """Private names of NNabla that published programs import exist."""
     out = run("""
         import nnabla as nn
         import nnabla.utils.communicator_util as util
@@ -43,6 +45,7 @@ def test_private_names_that_programs_import():
 
 
 def test_private_attributes_that_programs_read(tmp_path):
+    """Private attributes of NNabla's objects that published programs read exist."""
     (tmp_path / "data.csv").write_text("x,y\n" + "".join(f"{i},{i * i}\n" for i in range(4)))
     out = run(f"""
         import numpy as np
@@ -84,6 +87,7 @@ def test_private_attributes_that_programs_read(tmp_path):
 
 
 def test_solvers_may_be_wrapped_in_classes_of_their_base():
+    """A class derived from `Solver` may pass all calls on to another solver."""
     out = run("""
         import nnabla as nn, nnabla.solver, nnabla.solvers as S
         class Wrapped(nnabla.solver.Solver):
@@ -110,6 +114,7 @@ def test_solvers_may_be_wrapped_in_classes_of_their_base():
 
 
 def test_parametric_functions_call_replaced_functions():
+    """A function replaced in `nnabla.functions` is used by parametric functions."""
     out = run("""
         import numpy as np, nnabla as nn, nnabla.functions as F, nnabla.parametric_functions as PF
         from unittest import mock
@@ -130,6 +135,7 @@ def test_parametric_functions_call_replaced_functions():
 
 
 def test_profilers_may_measure_in_another_way():
+    """A class derived from `GraphProfiler` may override its private measuring methods."""
     out = run("""
         import nnabla as nn, nnabla.functions as F, nnabla.parametric_functions as PF
         from nnabla.utils.profiler import GraphProfiler
@@ -397,6 +403,7 @@ RESETS = {"reset, False": "4312431243124312", "reset, True": "4343124312431243"}
 
 
 def test_the_order_of_examples_equals_nnablas(tmp_path):
+    """Shuffled data iterators yield examples in the order of NNabla 1.39."""
     found = json.loads(" ".join(run(ORDER_PROGRAM.replace("FOLDER", repr(str(tmp_path))))))
     keys = [f"{batch}, {seed}" for batch in (2, 7) for seed in (None, 5)]
     wanted = {
@@ -452,6 +459,7 @@ WORKERS = """
 
 @pytest.mark.parametrize("first", ["", "import kinnor.compat.nnabla"])
 def test_worker_processes_find_the_names(tmp_path, first):
+    """Processes that `multiprocessing` starts can import `nnabla`."""
     script = tmp_path / "workers.py"
     script.write_text(textwrap.dedent(WORKERS).replace("{first}", first))
     done = python(*([] if first else ["-m", "kinnor.compat.nnabla"]), str(script))
@@ -460,6 +468,7 @@ def test_worker_processes_find_the_names(tmp_path, first):
 
 
 def test_programs_that_a_program_starts_find_the_names(tmp_path):
+    """Python programs started as subprocesses can import `nnabla`."""
     script = tmp_path / "starts.py"
     script.write_text(
         "import subprocess, sys\n"
@@ -471,6 +480,7 @@ def test_programs_that_a_program_starts_find_the_names(tmp_path):
 
 
 def test_text_and_modules_run_as_programs(tmp_path):
+    """The options `-c` and `-m` run text and modules, as Python's own options do."""
     text = "import sys, nnabla as nn; a = 1\ndef f(): return a\nprint(f(), nn.__version__, *sys.argv, __name__)"
     done = python("-m", "kinnor.compat.nnabla", "-c", text, "x", "-y")
     assert done.stdout.split() == ["1", "1.39.0", "-c", "x", "-y", "__main__"], done.stderr

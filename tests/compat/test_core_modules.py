@@ -43,6 +43,7 @@ def own_parameters():
 
 
 def test_parameters_belong_to_modules():
+    """Parameters are stored in their module, not in the global tree."""
     network, other = Network(), Network()
     y = network(nn.Variable((5, 3)))
     assert y.shape == (5, 2)
@@ -157,6 +158,8 @@ def test_normalizations_and_embeddings_as_classes():
 
 
 def test_classes_are_saved_and_loaded(tmp_path):
+    """A module with one layer under two names saves that layer once."""
+
     class Twice(PC.Module):
         """A module that holds one layer under two names."""
 

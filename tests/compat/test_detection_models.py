@@ -188,6 +188,7 @@ def test_letterbox_and_its_inverse():
 
 
 def test_boxes_are_drawn_around_detections():
+    """`draw_bounding_boxes` draws on a copy, and refuses wrong shapes and types."""
     image = np.zeros((40, 60, 3), np.uint8)
     boxes = np.array([[30, 20, 20, 10, 1, 0.1, 0.9], [10, 10, 4, 4, 1, 0.2, 0.3]])
     drawn = detection.draw_bounding_boxes(image, boxes, ["cat", "dog"], colors=[(255, 0, 0), (0, 255, 0)])

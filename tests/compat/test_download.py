@@ -26,6 +26,7 @@ class Server(http.server.BaseHTTPRequestHandler):
     """Serves files of 1,000 bytes. All but `whole.bin` break off after 500, and `none.bin` does not exist."""
 
     asked = 0
+    """Number of requests so far."""
 
     def do_GET(self):
         """Answers a request."""
@@ -55,6 +56,7 @@ def server():
 
 
 def test_a_file_is_read_once(home, server):
+    """A second download of a file reads the local copy, unless overwriting is allowed."""
     for _ in range(2):
         with download(f"{server}/whole.bin") as file:
             assert len(file.read()) == 1000
@@ -65,6 +67,7 @@ def test_a_file_is_read_once(home, server):
 
 
 def test_a_partial_download_leaves_no_file(home, server):
+    """A failed download raises, and leaves no file."""
     with pytest.raises(DownloadError, match="500"):
         download(f"{server}/part.bin")
     with pytest.raises(DownloadError, match="Not Found"):

@@ -38,6 +38,7 @@ LEARNT = {
 
 
 def test_each_program_is_tested():
+    """Every program in `examples/nnabla` has an entry in the table of results."""
     assert {path.stem for path in PROGRAMS.glob("*.py")} == set(LEARNT)
 
 

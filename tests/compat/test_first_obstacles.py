@@ -53,6 +53,7 @@ WHOLE = [
 
 @pytest.mark.parametrize(("make", "shape"), WHOLE)
 def test_integral_floats_are_integers(make, shape):
+    """Floats with an integral value are accepted for integer arguments."""
     assert make().shape == shape
 
 
@@ -74,6 +75,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("call", BROKEN)
 def test_other_floats_are_refused(call):
+    """Floats that are not integral are refused for integer arguments, before anything is registered."""
     with pytest.raises((nn.CallError, nn.ArgumentError, nn.RangeError), match=r"2\.5|0\.5|1\.5|NaN|inf"):
         call()
     assert nn.get_parameters(grad_only=False) == {}
@@ -91,6 +93,7 @@ def test_arrays_of_one_element_are_numbers():
 
 
 def test_labels_out_of_range_give_zeros():
+    """`one_hot` gives a row of zeros for a label out of range."""
     t = nn.Variable.from_numpy_array(np.array([[5], [1], [-1], [-5]]))
     y = F.one_hot(t, (3,))
     y.forward()
@@ -107,6 +110,7 @@ def test_interpolation_to_one_element_takes_the_first(mode):
 
 
 def test_keywords_match_nnabla():
+    """Functions of the package accept NNabla's keyword names."""
     nn.seed(seed_value=3)
     nn.random.set_function_seed(seed_value=3)
     nn.random.set_parameter_seed(seed_value=3)
@@ -127,6 +131,7 @@ def test_keywords_match_nnabla():
 
 
 def test_a_function_prints_as_its_type():
+    """`str` of a function is its type; `repr` also shows its arguments."""
     f = PF.affine(variable(2, 3), 4).parent
     assert (str(f), f"{f}") == ("Affine", "Affine")
     assert repr(f) == "<Function Affine(base_axis=1)>"
@@ -146,6 +151,7 @@ def test_h5_files_without_attributes(tmp_path):
 
 
 def test_names_are_where_programs_import_them():
+    """NNabla's alternative import paths lead to the same objects."""
     import kinnor.initializer as I
     import kinnor.solver
 
@@ -157,6 +163,7 @@ def test_names_are_where_programs_import_them():
 
 
 def test_a_data_iterator_can_be_reset():
+    """`_reset`, which NNabla's programs call, returns an iterator to the first example."""
     from kinnor.utils.data_iterator import data_iterator_simple
 
     with data_iterator_simple(lambda i: (i,), 6, 4, shuffle=False) as batches:
@@ -206,6 +213,7 @@ def test_inputs_of_any_number_are_taken_as_one_list():
 
 
 def test_shapes_are_taken_as_several_integers():
+    """`reshape` accepts one shape or several lengths, and NNabla's argument `unlink`."""
     x = variable(2, 3)
     assert x.reshape(3, 2).shape == x.reshape((3, 2)).shape == x.reshape(-1, 2).shape == (3, 2)
     assert x.reshape(-1).shape == x.reshape(6).shape == (6,)
@@ -220,6 +228,7 @@ def test_shapes_are_taken_as_several_integers():
 
 
 def test_values_in_the_place_of_lengths_are_refused():
+    """A constructor that gets values instead of a shape suggests `from_numpy_array`."""
     for wrong in ([1.0, 2.0], (1.0, 2.0), [[1.0, 2.0]], np.ones(2), 2.0, np.float32(2)):
         for make in (nn.Variable, nn.NdArray):
             with pytest.raises(nn.RangeError, match=f"values call {make.__name__}.from_numpy_array"):
@@ -229,6 +238,7 @@ def test_values_in_the_place_of_lengths_are_refused():
 
 
 def test_numpy_arrays_beside_operators_are_constants():
+    """Operators of a variable and a NumPy array treat the array as a constant."""
     x, a = variable(2, 3, need_grad=True), np.arange(1.0, 4.0)
     for y, expected in (
         (x + a, x.d + a), (a + x, x.d + a), (x - a, x.d - a), (a - x, a - x.d), (x * a, x.d * a), (a * x, x.d * a),
@@ -250,6 +260,7 @@ def test_numpy_arrays_beside_operators_are_constants():
 
 
 def test_variables_have_methods_of_arrays():
+    """Variables and arrays have NumPy's methods `sum`, `mean`, `max`, `T` and `astype`."""
     x = variable(2, 3)
     for y, expected in (
         (x.sum(), x.d.sum()), (x.mean(0), x.d.mean(0)), (x.max(axis=1, keepdims=True), x.d.max(1, keepdims=True)),
@@ -292,6 +303,7 @@ def test_numpys_names_of_types_are_taken_by_contexts():
 
 
 def test_budgets_are_taken_as_text():
+    """Memory budgets may be text with a unit, such as "1M"."""
     x = variable(64, 64, need_grad=True)
     y = F.sum(F.tanh(F.tanh(x)))
     with nn.memory_budget("1M"):
@@ -442,6 +454,7 @@ def test_an_array_that_a_leaf_holds_too_is_not_cleared():
 
 
 def test_a_recurrent_state_is_kept_until_it_is_replaced():
+    """A state that aliases an output is carried from run to run, also by clearing runs."""
     h = nn.Variable((1, 3))
     nxt = F.tanh(h * 2.0)
     out = F.sum(nxt + 1.0)

@@ -69,6 +69,7 @@ def test_batch_normalizations_go_into_the_layers_before_them(layer):
 
 
 def test_channels_last_are_folded_too():
+    """Batch normalization of channels-last images is folded into the convolution."""
     x = images(2, 6, 6, 3)
     y = normalized(PF.convolution(x, 4, (3, 3), channel_last=True), axes=(3,))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(channel_last=True)]).convert(y)
@@ -93,6 +94,7 @@ def test_batch_normalizations_go_into_the_layers_after_them(layer):
 
 
 def test_folding_respects_padding():
+    """A batch normalization before a padded convolution is folded without changing the results."""
     y = PF.convolution(normalized(images(2, 3, 6, 6)), 4, (3, 3), pad=(1, 1))
     z = GC.GraphConverter([GC.BatchNormalizationFoldingModifier(opposite=True)]).convert(y)
     assert_equal_results(y, z)
@@ -114,6 +116,7 @@ def test_batch_normalizations_become_a_product_and_a_sum():
 
 
 def test_folded_parameters_have_single_precision():
+    """Folding computes new parameters in float32."""
     y = normalized(F.relu(normalized(PF.convolution(images(2, 3, 6, 6), 4, (3, 3)))), name="second")
     known = set(nn.get_parameters())
     for modifier in (GC.BatchNormalizationFoldingModifier(), GC.BatchNormalizationSelfFoldingModifier()):
@@ -172,6 +175,7 @@ def test_a_copy_on_other_inputs():
 
 
 def test_functions_of_several_outputs_are_copied():
+    """`IdentityModifier` copies a function with several outputs."""
     x = images(4, 2, 3)
     y = F.add2(*F.split(x, axis=1))
     assert_equal_results(y, GC.GraphConverter([GC.IdentityModifier()]).convert(y))

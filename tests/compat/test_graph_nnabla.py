@@ -83,6 +83,7 @@ def test_reshape_without_a_link_keeps_need_grad():
 
 
 def test_references_count_variables_that_share_memory():
+    """`get_number_of_references` counts the variables that share the data."""
     x = nn.Variable((2, 3))
     assert x.get_number_of_references == 1
     y = F.reshape(x, (3, 2))
@@ -187,6 +188,7 @@ def test_resizing_takes_the_last_axes():
 
 
 def test_erased_patches_pass_no_gradient():
+    """The gradient of `random_erase` is zero in erased patches with `ste_fine_grained`."""
     x = nn.Variable.from_numpy_array(np.ones((4, 3, 8, 8), np.float32), need_grad=True)
     for fine in (True, False):
         y = F.random_erase(x, prob=1.0, replacements=(7, 7), n=2, ste_fine_grained=fine)

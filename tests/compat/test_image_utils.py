@@ -134,6 +134,7 @@ def test_pillow_alone_writes_eight_bits(tmp_path, monkeypatch):
 @pytest.mark.parametrize("channels", [None, 1, 2, 3, 4])
 @pytest.mark.parametrize("kind", [np.uint8, np.float32, np.float64])
 def test_written_files_are_read_back(tmp_path, channels, kind):
+    """PNG files written by `imsave` and `imwrite` have the original pixels."""
     pixels = PIXELS[..., 0] if channels is None else PIXELS[..., :channels]
     values = pixels if kind is np.uint8 else (pixels / 255).astype(kind)
     first = values if channels is None else values.transpose(2, 0, 1)

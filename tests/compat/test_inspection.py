@@ -92,6 +92,7 @@ def test_times_of_functions(loss, tmp_path, capsys):
 
 
 def test_times_leave_out_hooks_and_runs_without_them(loss):
+    """Measured times exclude pauses in hooks and runs without the profiler's hooks."""
     profiler = TimeProfiler()
 
     def slow(hook):
@@ -213,6 +214,7 @@ def test_times_of_a_profiled_graph_come_from_the_engine(loss, monkeypatch):
 
 
 def test_unprofilable_objects_are_refused():
+    """`GraphProfiler` refuses leaves and unknown units, and skips backward without gradients."""
     with pytest.raises(TypeError, match="GraphProfiler: expected a variable that a function computes"):
         GraphProfiler(nn.Variable((2,)), "0", "cpu")
     with pytest.raises(nn.ArgumentError, match="got 's'"):

@@ -11,6 +11,7 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 X = np.random.RandomState(0).randn(2, 4, 6, 6).astype(np.float32)
+"""The input of each layer: a batch of images."""
 
 # Values from NNabla: for each parameter its shape, the last of its first initial values, and if it is trained. Then the
 # mean magnitude of the output, and of the gradient of the input for the sum of squares.
@@ -32,6 +33,7 @@ def inputs(name, x):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["layer"])
 def test_layers_match_nnabla(row):
+    """Each parametric function gives the parameters, values and gradients recorded from NNabla."""
     name, parameters = row["layer"], row["parameters"]
     nn.seed(11)
     with nn.parameter_scope("", {}):
@@ -55,6 +57,7 @@ def test_layers_match_nnabla(row):
 
 @pytest.mark.parametrize("name", sorted({row["layer"] for row in ROWS}))
 def test_a_refused_call_registers_nothing(name):
+    """A parametric function that raises registers no parameter."""
     with nn.parameter_scope("", {}):
         x = nn.Variable(X.shape)
         layer = getattr(PF, name)

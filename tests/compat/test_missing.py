@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_list_is_up_to_date():
+    """`tools/make-missing --check` finds the committed list of missing names unchanged."""
     done = subprocess.run(
         [sys.executable, ROOT / "tools/make-missing", "--check"], capture_output=True, text=True, check=False
     )
@@ -31,6 +32,7 @@ def test_the_page_names_all_of_it():
 
 
 def test_all_listed_names_are_nnablas():
+    """Every module listed as missing exists in NNabla."""
     known = names()
     assert len(known) > 100
     assert sum(map(len, known.values())) > 700
@@ -53,6 +55,7 @@ def test_errors_distinguish_missing_names_from_typing_errors(monkeypatch):
 
 
 def test_errors_name_replacements_of_modules():
+    """The error for a missing module names a replacement, if there is one."""
     assert "Kinnor runs on CPUs" in absence("nnabla.utils.nvml")
     cv2 = "nnabla.utils.image_utils.backend_events.cv2_backend.Cv2Backend"
     assert "Pillow and pypng are the backends" in absence(cv2)

@@ -82,6 +82,7 @@ def test_a_model_in_a_folder(client, trained, tmp_path):
 
 
 def test_runs_get_names_of_their_own(client):
+    """`unique_run_name` makes repeated names of runs unique with a number."""
     models.unique_run_name()
     models.unique_run_name()
     for _ in range(3):
@@ -99,6 +100,7 @@ def test_runs_get_names_of_their_own(client):
 
 
 def test_refused_arguments(client, trained, tmp_path):
+    """`log_model` and `save_model` refuse wrong arguments and write nothing."""
     out = tmp_path / "out"
     with pytest.raises(FileNotFoundError, match=r"log_model: expected a file net/none.h5, got none"):
         models.log_model("none.h5", "net")

@@ -29,6 +29,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("kind", "size", "n"), SIZES, ids=lambda value: getattr(value, "__name__", None))
 def test_networks_have_the_published_size(kind, size, n, monkeypatch):
+    """Each network for ImageNet has the published number of trained elements, and 1,000 outputs."""
     monkeypatch.setattr(UniformInitializer, "__call__", lambda self, shape: np.broadcast_to(np.float32(0.1), shape))
     model = kind(weights=None)
     y = model(nn.Variable((2, 3, size, size)), training=True)
@@ -105,6 +106,7 @@ def test_weights_from_a_file(file, monkeypatch):
         """A description of a ResNet that fits the small network in `file`."""
 
         POOLING = None
+        """The network has no global pooling."""
         AUGMENTATION = "none"
 
     model = Small(weights=file)

@@ -35,6 +35,7 @@ def test_modules_below_a_row_are_loaded_once():
 
 
 def test_names_are_imported_from_packages():
+    """NNabla's module paths can be imported with `from ... import`."""
     from kinnor.experimental.graph_converters import layers
     from kinnor.utils import image_utils, load
     from kinnor.utils.image_utils import imread
@@ -50,6 +51,7 @@ def test_a_patch_by_one_path_is_seen_by_the_others(monkeypatch):
 
 
 def test_pickles_of_any_path_are_read():
+    """Pickles that name a class by NNabla's module path are loaded."""
     from kinnor.learning_rate_scheduler import CosineScheduler
 
     assert pickle.loads(b"\x80\x03ckinnor.utils.learning_rate_scheduler\nCosineScheduler\n.") is CosineScheduler
@@ -64,5 +66,6 @@ def test_workers_that_are_spawned_find_the_paths():
 
 @pytest.mark.parametrize("path", ["utils.nowhere", "models.nowhere", "onnx.nowhere", "compat.utils.nowhere"])
 def test_other_paths_are_not_found(path):
+    """Paths that are not in the table raise ModuleNotFoundError."""
     with pytest.raises(ModuleNotFoundError, match=f"kinnor.{path}"):
         importlib.import_module(f"kinnor.{path}")

@@ -72,6 +72,7 @@ def schedule(config, network=block, solver=None):
 
 
 ROUND = qnn.QATConfig.RoundingMethod
+"""Rounding methods of scales."""
 CASES = {
     "plain": (
         {},
@@ -110,6 +111,7 @@ CASES = {
 
 @pytest.mark.parametrize(("args", "recording", "rounded", "values"), CASES.values(), ids=CASES)
 def test_graphs_and_numbers_equal_nnablas(args, recording, rounded, values):
+    """Each configuration gives NNabla's recorded graph, rounded graph and values."""
     scheduler, y, recorded = schedule(configuration(**args))
     assert recorded == recording
     assert functions(y) == rounded
@@ -118,6 +120,7 @@ def test_graphs_and_numbers_equal_nnablas(args, recording, rounded, values):
 
 
 def test_outputs_are_recorded_too_if_wanted():
+    """With the position `BOTH`, recorders are also inserted after functions."""
     both = qnn.QATConfig.RecorderPosition.BOTH
     args = {"recorder_weight": qnn.MaxMaxRecorderCallback, "recorder_activation": qnn.MaxMaxRecorderCallback}
     _, y, recorded = schedule(configuration(recorder_position=both, bn_self_folding=True, skip_bias=True, **args))
@@ -138,6 +141,7 @@ def test_parameters_are_named_by_function_and_place():
 
 
 def test_the_network_keeps_learning():
+    """The loss of a network still falls after it has been converted to quantized training."""
     config = configuration(kind=qnn.QATTensorRTConfig)
     x, t = nn.Variable((2, 3, 6, 6)), nn.Variable((2, 1))
     y = block(x)
@@ -180,6 +184,7 @@ def test_several_outputs_and_functions_with_several_outputs():
 
 
 def test_recorders_pass_the_gradient():
+    """The gradient of a recorder is the identity; without `training` it records nothing."""
     x = nn.Variable.from_numpy_array(np.float32([[-4, 1, 3]]), need_grad=True)
     m, M = nn.Variable.from_numpy_array([[0.0]]), nn.Variable.from_numpy_array([[0.0]])
     y = qnn.minmax_mva_recorder(x, m, M, decay=0.75)
@@ -196,6 +201,7 @@ def test_recorders_pass_the_gradient():
 
 
 def test_a_network_for_evaluation_is_written(tmp_path):
+    """`QATScheduler.save` writes a network that computes the quantized values."""
     scheduler, y, _ = schedule(configuration())
     x = next(v for v in y_inputs(y) if v.shape == (2, 3, 6, 6))
     scheduler.save(str(tmp_path / "net.nnp"), x, batch_size=2)

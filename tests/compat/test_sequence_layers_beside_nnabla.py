@@ -44,6 +44,7 @@ def built(row):
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["layer"])
 def test_layers_match_nnabla(row):
+    """Recurrent layers and attention give the parameters and values recorded from NNabla."""
     nn.seed(11)
     with nn.parameter_scope("", {}):
         xs, ys = built(row)
@@ -92,6 +93,7 @@ def test_recurrent_layers_refuse_states_that_do_not_fit():
 
 
 def test_attention_refuses_unknown_arguments():
+    """Unknown keys of `param_init` and shapes that do not fit are refused."""
     x = nn.Variable((5, 2, 8))
     with nn.parameter_scope("", {}):
         with pytest.raises(ValueError, match=r"expected `param_init` for q_weight, .* got one for 'weight'"):
@@ -123,6 +125,7 @@ def test_a_transformer_of_fixed_parameters_trains_nothing(fixed):
 
 
 def test_masked_positions_are_not_attended_to():
+    """Attention weights of masked keys are zero."""
     x, padding, order = random(0, (4, 2, 8)), nn.Variable((2, 4)), nn.Variable((4, 4))
     padding.d = [[0, 0, 0, 1], [0, 0, 0, 0]]
     order.d = np.triu(np.full((4, 4), -np.inf), 1)

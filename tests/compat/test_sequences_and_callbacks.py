@@ -27,6 +27,7 @@ def eager():
 
 
 def test_sequences_are_sorted_packed_and_unpacked(eager):
+    """`pack_sequence` and `pad_packed_sequence` give NNabla's numbers."""
     sequences = variables([3, 3], [2, 2, 2], [2, 2, 2], [1, 1, 1, 1], [3, 3])
     packed = rnn.pack_sequence(sequences, enforce_sorted=False)
     # The output of NNabla 1.39.
@@ -65,6 +66,7 @@ def test_orders_that_are_not_their_own_inverse(eager):
 
 
 def test_gradients_go_through_packed_sequences():
+    """Gradients of padded values reach the original sequences."""
     sequences = variables(np.ones((2, 2)), np.ones((3, 2)))
     for x in sequences:
         x.need_grad = True
@@ -130,6 +132,7 @@ def test_signatures():
 
 
 def test_console_callbacks_do_nothing():
+    """The callbacks of NNabla's console exist, and have no effect."""
     args = argparse.Namespace()
     assert callback.get_timelimit(args) == -1
     assert callback.check_training_time(args, None, None, 3, 9)

@@ -64,6 +64,7 @@ def test_a_graph_in_dot(pred):
 
 
 def test_names_are_quoted():
+    """Quotes and backslashes in a variable's name are escaped in DOT."""
     x = nn.Variable((1,), need_grad=True)
     x.name = 'a "name"\\'
     assert r'label="a \"name\"\\"' in SimpleGraph().create_graphviz_digraph(F.relu(x)).source
@@ -71,6 +72,7 @@ def test_names_are_quoted():
 
 @pytest.mark.usefixtures("no_dot")
 def test_without_graphviz_the_text_is_written(pred, tmp_path, caplog):
+    """Without `dot`, `SimpleGraph` writes the DOT text and logs a warning."""
     graph = SimpleGraph()
     graph.save(pred, tmp_path / "g", cleanup=True)
     assert (tmp_path / "g").read_text() == graph.create_graphviz_digraph(pred).source
@@ -83,6 +85,7 @@ def test_without_graphviz_the_text_is_written(pred, tmp_path, caplog):
 
 @pytest.mark.usefixtures("dot")
 def test_graphviz_makes_the_picture(pred, tmp_path):
+    """With `dot`, `SimpleGraph` writes the picture, and reports a failure of `dot`."""
     graph = SimpleGraph(format="svg")
     graph.save(pred, tmp_path / "g")
     n = len((tmp_path / "g").read_text())
@@ -97,6 +100,7 @@ def test_graphviz_makes_the_picture(pred, tmp_path):
 
 
 def test_objects_without_a_graph_are_refused():
+    """`SimpleGraph` refuses leaves and objects other than variables."""
     with pytest.raises(TypeError, match="expected a Variable, got int"):
         SimpleGraph().create_graphviz_digraph(1)
     with pytest.raises(nn.ArgumentError, match="without a parent"):

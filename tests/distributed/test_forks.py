@@ -73,6 +73,7 @@ def test_a_graph_that_another_thread_was_running():
 
 
 def test_memory_is_freed_in_the_child():
+    """A forked child frees and reuses memory while another thread of the parent runs."""
     program = """
     def child():
         a = leaf(256, 256)

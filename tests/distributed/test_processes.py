@@ -23,6 +23,7 @@ from kinnor.files.parameter_file import read_safetensors
 pytest.importorskip("mpi4py")
 
 RANKS = Path(__file__).parent / "ranks"
+"""The folder with the programs that each process runs."""
 
 
 def start(n, program, *arguments):
@@ -79,6 +80,7 @@ def test_sharded_layers_train_as_in_one_process(n):
 
 @pytest.mark.parametrize("n", [1, 2, 4])
 def test_a_pipeline_trains_as_one_process(n):
+    """A pipeline over several processes computes the gradients of a single process."""
     assert run(n, "pipeline.py").count("right") == n
 
 
@@ -154,6 +156,7 @@ def test_a_signal_to_the_launcher_ends_all(number):
 
 
 def test_a_refused_start_prints_one_line(capsys):
+    """The launcher prints one line for each kind of wrong argument."""
     assert launch.main(["-n", "100000", str(RANKS / "wrong.py")]) == 2
     assert launch.main(["-n", "1", "no_such_program.py"]) == 2
     assert launch.main(["-n", "1", "--threads", "0", str(RANKS / "wrong.py")]) == 2
@@ -218,6 +221,7 @@ def group_of(pid, launcher):
 
 
 def test_another_number_of_processes_resumes(tmp_path):
+    """A checkpoint of some processes is continued by another number of processes."""
     for n, folder in ((1, "alone"), (2, "changed")):
         (tmp_path / folder).mkdir()
         run(n, "going_on.py", tmp_path / folder / "run", 4 if folder == "changed" else 8, "one", "plain")
@@ -259,6 +263,7 @@ def test_saved_shards_load_in_any_number_of_processes(tmp_path):
 
 
 def test_one_process_needs_no_mpi():
+    """A communicator of one process works without MPI, and must be initialized."""
     comm = C.MultiProcessDataParalellCommunicator(nn.Context())
     with pytest.raises(C.CommunicatorError, match=r"rank: expected a call of init"):
         _ = comm.rank
@@ -391,6 +396,7 @@ def test_functions_of_one_process():
 
 
 def test_the_example_trains_the_digits(tmp_path):
+    """The example `digits.py` with two processes reaches the expected accuracy."""
     program = Path(__file__).parents[2] / "examples" / "distributed" / "digits.py"
     out = run(2, program, "--epochs", 14, "--output", tmp_path)
     assert float(out.split("test accuracy ")[1].split()[0]) >= 98

@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 from benches import distributed, scale  # noqa: E402
 
 LINK = scale.Link(20e-6, 1e9, 4e9)
+"""A link between processes, with latency and bandwidths."""
 
 
 def test_examples_of_the_model():
@@ -46,6 +47,7 @@ def test_overlap_is_between_its_lower_bound_and_none(packing):
 
 
 def test_plans_of_real_networks_are_simulated():
+    """`benches.scale` records a network's backward run and simulates more processes."""
     command = [sys.executable, "-m", "benches.scale", "--repeats", "1", "--networks", "mlp 64"]
     done = subprocess.run(
         [*command, "--link", "1e-6", "1e12"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False

@@ -18,6 +18,7 @@ import kinnor.solvers as S
 from kinnor.files import steady
 
 N = 60_000
+"""Number of elements of the arrays, so that a write takes long."""
 
 WRITER = """
 import sys, time
@@ -114,6 +115,7 @@ FORMATS = [
 
 @pytest.mark.parametrize(("made", "suffix"), FORMATS, ids=[f"{made.__name__}{suffix}" for made, suffix in FORMATS])
 def test_readers_see_one_version(made, suffix, tmp_path):
+    """A reader of a file that is being replaced gets the whole old or the whole new contents."""
     versions = [tmp_path / f"{value}{suffix}" for value in (1, 2)]
     read, _ = (made(path, value) for value, path in enumerate(versions, 1))
     path = tmp_path / f"file{suffix}"

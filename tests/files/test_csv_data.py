@@ -67,6 +67,7 @@ def test_batches_of_each_kind(folder):
     "text", ["", "\n", "x,y\n1\n", "x,y\n1,2,3\n", "x\nmissing.png\n", "x\nset.csv\n", "x\nset.exe\n", "x\n\0\n"]
 )
 def test_malformed_files_are_refused(folder, text):
+    """CSV files that are damaged, or name files that cannot be read, raise DataError."""
     (folder / "bad.csv").write_text(text)
     with pytest.raises(DataError, match="expected"):
         CsvDataSource(folder / "bad.csv").read(0)
@@ -93,6 +94,7 @@ def test_files_of_a_cache_may_be_named_by_whole_paths(folder):
 
 
 def test_pickles_are_not_loaded(folder):
+    """A pickled object in an `.npy` file of a data set is refused."""
     np.save(folder / "p.npy", np.array([{}], object), allow_pickle=True)
     (folder / "bad.csv").write_text("x\np.npy\n")
     with pytest.raises(DataError, match="expected an array of numbers"):

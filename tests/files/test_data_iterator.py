@@ -22,6 +22,7 @@ from kinnor.utils.data_source import DataError, DataSource, DataSourceWithMemory
 from kinnor.utils.data_source_implements import ConcatDataSource, SimpleDataSource
 
 both = pytest.mark.parametrize("use_thread", [False, True], ids=["direct", "thread"])
+"""Runs a test with and without a prefetching thread."""
 
 
 def number(i):
@@ -41,6 +42,7 @@ def examples(batches, n):
 
 @both
 def test_batches_come_in_order_and_wrap(use_thread):
+    """Batches follow the order of examples, and the last batch of an epoch is filled from the next."""
     with data_iterator_simple(number, 5, 2, use_thread=use_thread) as batches:
         assert take(batches, 2) == [[0, 1], [2, 3]]
         assert (batches.epoch, batches.position) == (0, 4)
@@ -60,6 +62,7 @@ def test_shuffled_order_matches_nnabla(use_thread):
 @both
 @pytest.mark.parametrize("cached", [False, True])
 def test_each_epoch_has_each_example_once(use_thread, cached):
+    """A shuffled iterator yields each example once in every epoch, in changing orders."""
     with data_iterator_simple(number, 7, 3, shuffle=True, use_thread=use_thread, with_memory_cache=cached) as batches:
         epochs = np.reshape(examples(batches, 28), (12, 7))
     assert (np.sort(epochs) == np.arange(7)).all()
@@ -67,6 +70,8 @@ def test_each_epoch_has_each_example_once(use_thread, cached):
 
 
 def test_rng_seeds_the_order():
+    """Generators with the same seed give the same order of examples."""
+
     def first(rng):
         """Returns the first batch of a shuffled iterator."""
         with data_iterator_simple(number, 100, 100, shuffle=True, rng=rng) as batches:
@@ -100,6 +105,7 @@ def test_stop_exhausted_gives_all_where_the_batch_size_divides(use_thread):
 
 
 def test_arrays_keep_dtype_and_shape():
+    """Batches stack examples and keep their element types and shapes."""
     with data_iterator_simple(lambda i: (np.full((1, 4, 4), i, np.uint8), np.array([i])), 8, 4) as batches:
         images, labels = batches.next()
         assert batches.variables == ["x0", "x1"]
@@ -212,6 +218,7 @@ def test_threads_that_stop_together_share_one_epoch():
 
 
 def test_an_iterator_that_another_thread_closes():
+    """`next` raises DataError if another thread closes the iterator meanwhile."""
     for _ in range(20):
         batches = data_iterator_simple(number, 10, 2)
         opened = threading.Event()
@@ -236,6 +243,7 @@ def test_an_iterator_that_another_thread_closes():
 
 
 def test_slices_that_threads_make_begin_together():
+    """Slices that several threads create together partition each epoch."""
     with data_iterator_simple(number, 12, 3, shuffle=True, with_memory_cache=True) as batches:
         examples(batches, 2)
         parts, places = [], iter(range(4))
@@ -308,6 +316,7 @@ def test_close_ends_the_thread_and_closes_the_source():
 
 
 def test_dropped_iterator_ends_its_thread():
+    """The prefetching thread ends when the iterator is dropped without `close`."""
     before = threading.active_count()
     batches = data_iterator_simple(number, 10, 2)
     batches.next()
@@ -321,6 +330,7 @@ def test_dropped_iterator_ends_its_thread():
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("use_cache", [False, True])
 def test_slices_partition_each_epoch(shuffle, use_cache):
+    """The slices of an iterator together yield each example once in every epoch."""
     with data_iterator_simple(number, 12, 2, shuffle=shuffle) as batches:
         slices = [batches.slice(None, num_of_slices=3, slice_pos=i, use_cache=use_cache) for i in range(3)]
         # Read each at its own pace.
@@ -349,6 +359,7 @@ def test_slices_that_cannot_be_equal():
 
 
 def test_slice_by_range_and_of_a_slice():
+    """A slice may be given by a range, and may itself be sliced."""
     with (
         data_iterator_simple(number, 10, 2) as batches,
         batches.slice(None, slice_start=2, slice_end=8) as part,
@@ -377,6 +388,7 @@ def test_slice_needs_exactly_one_way_to_select(arguments):
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 2), (2, 2), (3, 2), (0, 5)])
 def test_slice_out_of_range(start, end):
+    """Slices outside the source are refused."""
     with pytest.raises(DataError, match="slice_start"):
         SlicedDataSource(SimpleDataSource(number, 4), slice_start=start, slice_end=end)
     with data_iterator_simple(number, 4, 2) as batches, pytest.raises(DataError, match="slice_pos"):
@@ -395,6 +407,7 @@ def test_order_lists_the_examples_of_an_epoch(shuffle):
 
 
 def test_old_orders_are_dropped():
+    """Only the orders of the most recent epochs can be read."""
     orders = Orders(4, True, np.random.RandomState(0))
     first = orders[0]
     assert sorted(orders[Orders.KEPT - 1]) == [0, 1, 2, 3]
@@ -408,6 +421,7 @@ class Own(DataSource):
     """A source as a user of NNabla writes it, shuffled again at each reset."""
 
     def __init__(self, size, shuffle=False, rng=None):
+        """Makes a source of `size` pairs of numbers."""
         super().__init__(shuffle=shuffle, rng=rng)
         self._size = size
         self._variables = ("x", "y")
@@ -440,6 +454,7 @@ def test_own_source(use_thread, cached):
 
 
 def test_slice_of_own_source_is_shuffled_within():
+    """A shuffled slice of a user's source yields the examples of its range only."""
     with (
         data_iterator(Own(10), 1, with_memory_cache=False) as batches,
         DataIterator(SlicedDataSource(batches._data_source, True, slice_start=2, slice_end=6), 1) as part,
@@ -450,6 +465,7 @@ def test_slice_of_own_source_is_shuffled_within():
 
 
 def test_memory_cache_loads_each_example_once():
+    """With a memory cache, each example of the source is loaded once."""
     source = Own(6, shuffle=True)
     with data_iterator(source, 3) as batches:
         examples(batches, 8)
@@ -457,6 +473,7 @@ def test_memory_cache_loads_each_example_once():
 
 
 def test_a_cache_begins_in_the_order_of_the_source_that_shares_its_generator():
+    """The first order is the same with a cache."""
     orders = [np.random.RandomState(1).permutation(10).tolist()]
     for cached in (False, True):
         rng = np.random.RandomState(1)
@@ -526,6 +543,7 @@ def test_unsupported_sources_are_refused(call, message):
 
 
 def test_invalid_batch_size():
+    """A batch size that is not an integer is refused."""
     with pytest.raises(TypeError):
         data_iterator_simple(number, 4, 2.5)
 
@@ -557,6 +575,7 @@ def test_shards_match_one_process_and_resume_in_another_number(shuffle):
 
 
 def test_invalid_shards():
+    """A shard that begins beyond the step is refused."""
     with data_iterator_simple(number, 3, 1) as batches, pytest.raises(DataError, match="0 <= first < step <= 3"):
         batches.shard(3, 3)
 
@@ -597,6 +616,7 @@ def test_iterators_that_share_a_generator_do_not_change_each_others_orders(kind,
 
 @both
 def test_an_iterator_draws_its_orders_as_its_generator_does(use_thread):
+    """The orders are the permutations that the generator draws."""
     rng = np.random.RandomState(5)
     wanted = [i for _ in range(4) for i in rng.permutation(10)]
     rng = np.random.RandomState(5)

@@ -28,6 +28,7 @@ def pixels():
 
 
 def test_digits_are_the_published_ones():
+    """The bundled digits have the published shape, range, label counts and sum."""
     images, labels = digits()
     assert images.shape == (1797, 1, 8, 8)
     assert images.dtype == np.float32
@@ -38,6 +39,7 @@ def test_digits_are_the_published_ones():
 
 
 def test_digits_are_fresh_each_time():
+    """Each call returns new arrays, so that changes do not persist."""
     images, _ = digits()
     images[:] = 7
     assert digits()[0].max() == 1
@@ -45,6 +47,7 @@ def test_digits_are_fresh_each_time():
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
 def test_read_idx_reads_the_written_digits(tmp_path, pixels, compress):
+    """`read_idx` reads plain and compressed IDX files."""
     path = tmp_path / "train-images-idx3-ubyte"
     path.write_bytes(compress(idx_bytes(pixels)))
     array = read_idx(path)
@@ -63,6 +66,7 @@ def test_read_idx_knows_all_types_of_element(tmp_path, kind):
 
 
 def test_read_idx_of_no_examples(tmp_path):
+    """An IDX file of zero images is read as an empty array."""
     (tmp_path / "file").write_bytes(idx_bytes(np.zeros((0, 28, 28), "u1")))
     assert read_idx(tmp_path / "file").shape == (0, 28, 28)
 
@@ -113,5 +117,6 @@ def test_read_idx_stops_at_the_end_of_a_bomb(tmp_path):
 
 
 def test_read_idx_of_a_missing_file(tmp_path):
+    """A missing file raises FileNotFoundError."""
     with pytest.raises(FileNotFoundError):
         read_idx(tmp_path / "none")

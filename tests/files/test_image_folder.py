@@ -51,6 +51,7 @@ def test_batches_of_a_folder(folder):
 
 
 def test_images_are_transformed(folder):
+    """`transform` is applied to each image, and must be callable."""
     with data_iterator_image_folder(folder, 2, transform=lambda x: x[:1, ::-1] + 1) as batches:
         x, y = batches.next()
     assert x.shape == (2, 1, 6, 8) and x.min() >= 1 and y.shape == (2, 1)
@@ -59,6 +60,7 @@ def test_images_are_transformed(folder):
 
 
 def test_folders_without_images_are_refused(tmp_path):
+    """Missing folders, empty folders and damaged images raise typed errors."""
     (tmp_path / "cat").mkdir()
     with pytest.raises(DataError, match=r"expected folders of images in .*, one for each class"):
         ImageFolderDataSource(tmp_path)
@@ -84,6 +86,7 @@ def numbers(n=40, delay=0.0, seen=None, shuffle=False):
 
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_workers_keep_the_order(shuffle):
+    """Worker threads yield the batches of an iterator without workers."""
     seen = []
     with (
         data_iterator(numbers(shuffle=shuffle), 7, with_memory_cache=False) as one,
@@ -146,6 +149,7 @@ def test_sources_that_workers_cannot_read_are_refused():
 
 
 def test_examples_are_mapped():
+    """`map` applies a function to each example of a source."""
     source = numbers(10, shuffle=True).map(lambda x, y: (x, y, x + y))
     assert (source.size, list(source.variables), source.shuffle) == (10, ["x0", "x1", "x2"], True)
     with data_iterator(source, 5, with_memory_cache=False, n_workers=2) as batches:
@@ -158,6 +162,7 @@ def test_examples_are_mapped():
 
 
 def test_csv_files_are_read_by_workers(folder):
+    """A CSV data set is read by worker threads in order."""
     rows = [f"cat/{name},{i}" for i, name in enumerate(("0.PNG", "more/1.PNG", "2.PNG"))]
     (folder / "list.csv").write_text("\n".join(["x:image,y", *rows]))
     with data_iterator_csv_dataset(folder / "list.csv", 3, n_workers=2) as batches:

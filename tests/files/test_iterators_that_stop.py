@@ -12,6 +12,7 @@ class Source(DataSource):
     """A source of numbers that raises StopIteration before the end of an epoch."""
 
     def __init__(self, stops_at=12):
+        """Makes a source whose example `stops_at` raises StopIteration."""
         super().__init__()
         self._size, self._variables, self.stops_at = 20, ("x",), stops_at
 
@@ -85,6 +86,7 @@ def test_an_iterator_that_is_exhausted_stops():
 
 @pytest.mark.parametrize("thread", [False, True])
 def test_each_loop_goes_over_an_epoch(thread):
+    """With `stop_exhausted`, each `for` loop yields the whole batches of one epoch."""
     with data_iterator_simple(
         lambda i: (np.int32(i),), 10, 4, shuffle=True, stop_exhausted=True, use_thread=thread
     ) as batches:

@@ -26,6 +26,7 @@ from kinnor.utils.save import save
 FILES = Path(__file__).parent / "nnabla"
 """Files that NNabla wrote."""
 PROTO = Path(schema.__file__).with_name("nnabla.proto")
+"""The text of NNabla's message definitions."""
 
 
 def refusal(described):
@@ -62,6 +63,7 @@ def by_name():
 
 @pytest.mark.parametrize(("name", "rows"), by_name(), ids=lambda value: value if isinstance(value, str) else "")
 def test_every_function_makes_a_round_trip(name, rows):
+    """Each row of the table that files can hold is saved and loaded with the same outputs."""
     for row in rows:
         inputs = [variable(x) for x in row.inputs]
         outputs = listed((getattr(_core.functions, name, None) or getattr(F, name))(*inputs, **row.args))
@@ -96,6 +98,7 @@ def test_every_function_makes_a_round_trip(name, rows):
 
 @pytest.mark.parametrize("how", ["natively", "as NNabla"])
 def test_constants_of_functions_are_no_inputs(tmp_path, how):
+    """Constants inside a graph are saved as parameters, not as inputs."""
     x = nn.Variable.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
     y = F.onnx_resize(PF.affine(x[[1, 0]], 4, name="a"), sizes=(2, 8), mode="cubic")
     y.forward()
@@ -124,6 +127,7 @@ def test_constants_of_functions_are_no_inputs(tmp_path, how):
 
 
 def test_messages_equal_the_text_format():
+    """The compiled description of messages has the fields of `nnabla.proto`."""
     found = {}
     for name, body in re.findall(r"^message (\w+) \{\n(.*?)^\}", PROTO.read_text(), re.MULTILINE | re.DOTALL):
         found[name] = {field: int(number) for field, number in re.findall(r"(\w+) = (\d+);", body)}
@@ -133,6 +137,7 @@ def test_messages_equal_the_text_format():
 
 
 def test_both_sets_of_classes_have_the_same_bytes():
+    """`schema.messages` and `schema.arrays` read and write the same bytes."""
     message = schema.messages().NNablaProtoBuf()
     message.parameter.add(variable_name="w", data=[1.0, 2.0]).shape.dim.append(2)
     solver = message.optimizer.add(name="o").solver
@@ -306,6 +311,7 @@ def test_proto_variables_in_a_block(tmp_path):
 
 
 def test_the_default_graph_holds_new_functions():
+    """Functions of a `ProtoVariable` become a network of the default graph."""
     nn.graph_def.reset_default_graph()
     x = nn.ProtoVariable((2, 3))
     y = F.relu(x)
@@ -441,6 +447,7 @@ def test_repeated_blocks_have_the_stated_number_of_copies():
 
 
 def test_a_recurrent_loop_carries_its_state():
+    """A file with a recurrent loop is unrolled so that each step reads the state before it."""
     made = NnpLoader(io.StringIO(RECURRENT)).get_network("net")
     made.inputs["x"].d = x = np.random.RandomState(0).randn(2, 3, 4)
     made.inputs["zero"].d = 1
@@ -483,6 +490,7 @@ def test_broken_networks_are_refused(before, after, message):
 
 
 def test_circles_are_refused():
+    """A network whose functions form a cycle is refused."""
     text = """network { name: "n" variable { name: "x" type: "Buffer" } variable { name: "a" type: "Buffer" }
         variable { name: "b" type: "Buffer" } variable { name: "y" type: "Buffer" }
         function { name: "f" type: "Add2" input: "x" input: "b" output: "a" }
@@ -494,6 +502,7 @@ def test_circles_are_refused():
 
 
 def test_deep_networks_are_built_without_recursion():
+    """A network of 5,000 functions in a chain is built."""
     n = 5_000
     kinds = itertools.cycle(["Tanh", "Abs"])
     proto = schema.messages().NNablaProtoBuf()
@@ -507,6 +516,7 @@ def test_deep_networks_are_built_without_recursion():
 
 
 def test_an_unknown_escape_keeps_its_backslash(tmp_path):
+    """An unknown escape in a text file is read literally, without a warning."""
     path = tmp_path / "odd.nntxt"
     path.write_text('network { name: "a\\Cb" variable { name: "x" type: "Buffer" shape { dim: 1 } } }')
     with warnings.catch_warnings():
@@ -516,6 +526,7 @@ def test_an_unknown_escape_keeps_its_backslash(tmp_path):
 
 @pytest.mark.parametrize("extension", [".protobuf", ".nntxt"])
 def test_a_million_nodes_are_refused_soon(extension):
+    """A file with too many nodes is refused before it is built."""
     if extension == ".nntxt":
         content = b"network {" + b'variable{name:"x"}' * 1_000_000 + b"}"
     else:
@@ -586,6 +597,7 @@ def test_a_file_of_nnabla_gives_the_same_numbers():
 
 
 def test_optimizers_monitors_and_executors_are_read_and_linked():
+    """A file of NNabla is read with all its settings."""
     info = load(str(FILES / "nnabla.nnp"), prepare_data_iterator=False)
     assert list(info.networks) == ["net", "train"]
     assert info.proto_graph.networks is info.networks
@@ -655,6 +667,7 @@ def test_files_of_old_versions():
 
 
 def test_a_loader_of_ones_own_asks_a_pass_step_by_step(capsys):
+    """A program may call the private methods of `NnpNetworkPass` for each node."""
     asked = NnpNetworkPass(2)
     asked.fix_parameters()
     asked.use_up_to("y")
@@ -761,6 +774,7 @@ def test_axes_that_indices_take_away_or_add(tmp_path, key):
 
 
 def test_an_axis_that_an_index_takes_away_leaves_the_batch_open(tmp_path):
+    """Indexing other axes by a number keeps the batch size variable."""
     with nn.parameter_scope("", {}):
         x = nn.Variable((2, 3, 4))
         y = PF.affine(x, (5, 6))[:, -1, 1:3]
@@ -773,6 +787,7 @@ def test_an_axis_that_an_index_takes_away_leaves_the_batch_open(tmp_path):
 
 
 def test_files_hold_functions_that_nnabla_lacks(tmp_path):
+    """Functions that NNabla lacks are saved as equivalent functions of NNabla."""
     rng = np.random.RandomState(0)
     q, k, v, mask = (nn.Variable.from_numpy_array(rng.randn(*s)) for s in ((2, 3, 4), (2, 5, 4), (2, 5, 6), (3, 5)))
     made = [

@@ -66,6 +66,7 @@ def test_files_keep_order_values_dtypes_and_need_grad(tmp_path, extension):
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_scopes_in_files_are_relative(tmp_path, extension):
+    """Files store paths relative to the scope in which they are saved and loaded."""
     path = tmp_path / f"p{extension}"
     with nn.parameter_scope("one"):
         PF.affine(nn.Variable((1, 2)), 3)
@@ -242,6 +243,7 @@ def test_malicious_safetensors_files(tmp_path, header, data):
 
 
 def test_malicious_h5_files(tmp_path):
+    """Hostile HDF5 files raise ParameterError and register nothing."""
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "bad.h5"
     with h5py.File(tmp_path / "other.h5", "w") as other:
@@ -434,6 +436,7 @@ def test_names_without_a_round_trip_are_refused(tmp_path, extension, names):
 
 @pytest.mark.parametrize("extension", ALL_FORMATS)
 def test_odd_names_make_a_round_trip(tmp_path, extension):
+    """Unusual names of parameters are saved and loaded unchanged."""
     names = ["a!", "a/b", "a-b", "é ü/漢", "...", "x/.hidden", "\n", "a\\b", "/".join("d" * 128), "w" * 4096]
     nn.save_parameters(tmp_path / f"p{extension}", dict.fromkeys(names, nn.Variable((2,))))
     nn.load_parameters(tmp_path / f"p{extension}")
@@ -441,6 +444,7 @@ def test_odd_names_make_a_round_trip(tmp_path, extension):
 
 
 def test_deep_names_are_refused_soon(tmp_path):
+    """Names of extreme depth are refused quickly."""
     h5py = pytest.importorskip("h5py")
     deep = "/".join("a" * 40_000)
     write_safetensors(tmp_path / "p.safetensors", {deep: {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}, b"1")
@@ -534,6 +538,7 @@ for path in sys.argv[1:]:
 
 
 def test_loading_without_memory_changes_nothing(tmp_path):
+    """A load that runs out of memory raises MemoryError and registers nothing."""
     paths = [str(tmp_path / f"p{extension}") for extension in ALL_FORMATS]
     environment = {**os.environ, "KINNOR_MEMORY_LIMIT": str(48 << 20)}
     done = subprocess.run([sys.executable, "-c", PROGRAM, *paths], env=environment, capture_output=True, text=True)
@@ -565,6 +570,7 @@ def test_loading_reaches_views_and_parts(tmp_path):
 
 
 def test_reading_from_a_pipe_is_refused(tmp_path):
+    """Loading from a named pipe is refused instead of waiting."""
     path = tmp_path / "p.safetensors"
     os.mkfifo(path)
     with pytest.raises(OSError, match="expected a path of a regular file"):

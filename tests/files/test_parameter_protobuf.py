@@ -18,6 +18,7 @@ NNABLA = (
 
 
 def test_the_bytes_match_nnabla():
+    """A message that NNabla wrote is decoded, and encoded to the same bytes."""
     found = parameter_protobuf.decode(NNABLA)
     assert [(name, values.tolist(), need_grad) for name, values, need_grad in found] == [
         ("a/w", [[1.0], [2.0]], True),
@@ -53,6 +54,7 @@ def test_broken_files_are_refused_and_change_nothing(tmp_path):
 
 
 def test_parameters_of_integers_are_refused(tmp_path):
+    """Integer parameters cannot be saved as protobuf."""
     nn.parameter.set_parameter("n", nn.Variable.from_numpy_array(np.array([1, 2]), need_grad=False))
     with pytest.raises(ParameterError, match="real numbers"):
         nn.save_parameters(tmp_path / "p.protobuf")

@@ -26,6 +26,7 @@ def states():
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_states_make_a_round_trip(tmp_path, extension):
+    """Solver states are saved and loaded with equal values and element types."""
     if extension == ".h5":
         pytest.importorskip("h5py")
     path = tmp_path / f"states{extension}"
@@ -41,6 +42,7 @@ def test_states_make_a_round_trip(tmp_path, extension):
 
 
 def test_h5_has_the_layout_of_nnabla(tmp_path):
+    """HDF5 files of solver states have NNabla's groups and attributes."""
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "states.h5"
     solver_file.save(path, states())
@@ -59,6 +61,7 @@ NNABLA = bytes.fromhex("f20131c2022e0a017a12290801") + bytes.fromhex(
 
 
 def test_protobuf_of_nnabla_is_read():
+    """States that NNabla wrote are decoded, and encoded to the same bytes."""
     ((key, t, arrays),) = solver_protobuf.decode(NNABLA)
     assert (key, t, list(arrays)) == ("z", 1, ["var", "mean"])
     assert arrays["mean"].shape == ()
@@ -67,6 +70,7 @@ def test_protobuf_of_nnabla_is_read():
 
 
 def test_broken_protobuf_is_refused(tmp_path):
+    """Randomly damaged files raise ParameterError or load."""
     rng = random.Random(0)
     path = tmp_path / "broken.protobuf"
     whole = solver_protobuf.encode((key, *state) for key, state in states().items())
@@ -81,6 +85,7 @@ def test_broken_protobuf_is_refused(tmp_path):
 
 
 def test_hostile_h5_files_are_refused(tmp_path):
+    """Links, virtual data sets and huge sizes in HDF5 files raise ParameterError."""
     h5py = pytest.importorskip("h5py")
     path, secret = tmp_path / "states.h5", tmp_path / "secret.h5"
     with h5py.File(secret, "w") as file:
@@ -136,6 +141,7 @@ def test_names_without_a_round_trip_are_refused(tmp_path, extension, names):
 
 
 def test_unknown_formats_are_refused(tmp_path):
+    """Other extensions are refused with a list of the supported ones."""
     for act in (solver_file.load, lambda path: solver_file.save(path, {})):
         with pytest.raises(ParameterError, match=r"\.safetensors or \.h5 or \.protobuf"):
             act(tmp_path / "states.txt")

@@ -92,6 +92,7 @@ def test_parameters_and_gradients(loss, tmp_path):
 
 
 def test_missing_gradients_are_not_allocated(loss, tmp_path):
+    """Writing histograms allocates no gradient for parameters without one."""
     before = nn.memory_stats()["live"]
     with TensorBoard(tmp_path) as board:
         board.writer.add_parameters(0)
@@ -119,6 +120,7 @@ def test_graph_text_and_profile(loss, tmp_path):
 
 
 def test_an_unclosed_run_is_complete(tmp_path):
+    """All values are in the file although the program did not close the writer."""
     program = (
         "from kinnor.monitor import MonitorSeries, TensorBoard\n"
         f"loss = MonitorSeries('loss', TensorBoard({str(tmp_path)!r}), verbose=False)\n"
@@ -187,6 +189,7 @@ print("ends")
 
 @pytest.mark.parametrize("where", ["with", "add", "flush", "monitor"])
 def test_a_full_disk_is_an_error(tmp_path, where):
+    """A write to a full disk raises OSError, and the program still ends."""
     found = subprocess.run(
         [sys.executable, "-c", FULL, str(tmp_path), where], capture_output=True, text=True, check=False, timeout=60
     )

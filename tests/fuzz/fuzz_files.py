@@ -38,6 +38,7 @@ from kinnor.files.solver_file import State
 from kinnor.parameter import set_parameter
 
 SECONDS = 1.0
+"""CPU seconds that reading a damaged file may take."""
 N_BYTES = 256 << 20
 """Memory that reading a damaged file may take."""
 SECRET = 1234.5

@@ -25,6 +25,7 @@ R = np.random.RandomState(0)
 IMAGES = R.randn(4, 2, 8, 8).astype(np.float32)
 """Input of the convolutional network."""
 ROWS = R.randn(6, 5).astype(np.float32)
+"""Input of the network of layers."""
 
 
 class Stop(Exception):
@@ -35,7 +36,9 @@ class Doubled(F.PythonFunction):
     """A user's function that doubles its input. It raises in the method `where`, after `left` successful calls."""
 
     where = ""
+    """The method that raises, or empty for none."""
     left = 0
+    """Number of calls of that method that still succeed."""
 
     def min_outputs(self) -> int:
         """Declares one output."""

@@ -68,6 +68,7 @@ class Op:
     def __init__(
         self, build: Callable[..., Any], forward: Callable[..., Any], backward: Callable[..., Any], n: int = 1
     ):
+        """Makes an operation of `n` inputs. `backward` maps the output gradient and inputs to gradients."""
         self.build, self.forward, self.backward, self.n_inputs = build, forward, backward, n
 
 
@@ -115,6 +116,7 @@ class Node:
     """A variable: a leaf with a value, or the result of an operation on other nodes."""
 
     def __init__(self, value: np.ndarray | None = None, op: str | None = None, inputs: Sequence[Node] = ()) -> None:
+        """Makes a leaf with a value, or the result of the operation `op` on `inputs`."""
         self.value, self.op, self.inputs = value, op, tuple(inputs)
         self.need_grad: bool | None = None
 

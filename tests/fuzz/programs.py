@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     Step = Callable[..., None]
 
 STEPS: dict[str, tuple[Step, dict[str, list[Any]]]] = {}
+"""Steps by name: the function, and the possible values of its arguments."""
 ANY = list(range(12))
 """Choices of a node or a leaf, counted from the newest."""
 SEEDS = list(range(50))
+"""Seeds of random values."""
 FLAG = [False, True]
+"""Choices of a flag."""
 CLEARS = [{}, {}, {"clear_no_need_grad": True}, {"clear_buffer": True}]
+"""Choices of the arguments of a forward run."""
 MOST = 30
 """Maximum number of nodes of a program."""
 
@@ -62,6 +66,7 @@ class Program:
     """Variables of the library and their nodes on the tape."""
 
     def __init__(self, double: bool, plain: bool) -> None:
+        """Begins an empty program in double or single precision, with plain or optimized plans."""
         self.context = DOUBLE if double else nn.Context(["cpu:float"])
         self.rtol = 1e-6 if double else 3e-4
         self.dtype = np.float64 if double else np.float32

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 GRID = np.random.RandomState(1).uniform(-0.5, 0.5, (3, 3))
+"""A constant matrix that operations use."""
 ROW = np.array([0.5, -1.0, 0.25])
+"""A constant row that operations use."""
 
 
 class ShiftedSquare(F.PythonFunction):
@@ -232,6 +234,7 @@ class Memory:
     """The record of an array. `known`: the values are known. `sure`: reading them must succeed."""
 
     def __init__(self, value: np.ndarray, known: bool = True, part_of: Memory | None = None) -> None:
+        """Begins a record of `value`, or of a part of the array `part_of`."""
         self.value = value if part_of is not None else np.array(value, np.float64)
         self.known = self.sure = known
         self.root = self if part_of is None else part_of.root
@@ -261,6 +264,7 @@ class Pair:
     """The records of an array and of its gradient, which several variables may share."""
 
     def __init__(self, value: np.ndarray, known: bool = True) -> None:
+        """Begins the records of an array with this value and of its gradient, which is zero."""
         self.data = Memory(value, known)
         self.grad = Memory(np.zeros_like(self.data.value))
 
@@ -269,6 +273,7 @@ class Node:
     """A variable with its inputs and its arrays."""
 
     def __init__(self, variable: nn.Variable | None, pair: Pair, op: str | None = None, inputs: Sequence[Node] = ()):
+        """Makes the node of a leaf, or of the result of the operation `op` on `inputs`."""
         self.variable, self.pair, self.op, self.inputs = variable, pair, op, tuple(inputs)
         self.need_grad: bool | None = None
         self.persistent = self.recompute = self.is_weight = False

@@ -56,6 +56,7 @@ class Program:
     """A random program. Records the inputs and outputs of each function when it runs."""
 
     def __init__(self, seed: int) -> None:
+        """Begins a program with two leaves. The seed decides all later steps."""
         self.random = random.Random(seed)
         self.variables: list[Any] = []
         self.seen: dict[Any, list[bytes | None]] = {}
@@ -133,6 +134,7 @@ class Program:
 
 @pytest.mark.parametrize("block", range(4))
 def test_gradients_accept_unchanged_values(block):
+    """Random programs are never refused a gradient for a value that did not change."""
     nn.config.check_saved = "raise"
     try:
         for seed in range(block * 150, block * 150 + 150):

@@ -16,6 +16,7 @@ def test_broken_files_give_typed_errors_soon_and_change_nothing(tmp_path, reader
 
 
 def test_the_program_reads_many_files():
+    """The fuzzer of files runs from the command line."""
     program = Path(fuzz_files.__file__)
     done = subprocess.run([sys.executable, program, "--count", "3", "idx.plain"], capture_output=True, text=True)
     assert done.stdout.startswith("idx.plain: "), done.stderr

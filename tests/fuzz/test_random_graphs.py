@@ -33,6 +33,7 @@ def graphs(draw):
 
 
 numbers = st.sets(st.integers(0, 25), max_size=8)
+"""Indices of nodes."""
 flags = st.fixed_dictionaries(
     {
         "persistent": numbers,
@@ -112,6 +113,7 @@ def test_forward_that_clears_all(nodes, flags):
 @QUICK
 @given(graphs())
 def test_eager_and_static_results_are_equal(nodes):
+    """Values and gradients of a random graph have the same bits, eager and static."""
     with nn.context_scope(DOUBLE):
         later, at_once = build(nodes), build(nodes, at_once=True)
         end = nodes[-1]

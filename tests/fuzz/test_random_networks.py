@@ -11,6 +11,7 @@ def test_every_way_to_run_a_network_gives_the_same_bits(block):
 
 
 def test_every_layer_is_drawn():
+    """The generator of random networks uses every kind of layer and context."""
     networks = [made(seed) for seed in range(400)]
     drawn = {name.split()[0] for net in networks for name, _ in net.layers}
     assert {"lstm", "gru", "rnn", "attention", "multi_head_attention", "Scaled", "Lying", "embed", "forget"} <= drawn

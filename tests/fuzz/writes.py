@@ -112,6 +112,7 @@ class Net:
     """A network with arrays of its own."""
 
     def __init__(self, name: str, arrays: Sequence[Any]) -> None:
+        """Builds the network `name` with copies of these arrays as leaves."""
         self.name = name
         self.leaves = [nn.Variable.from_numpy_array(a, need_grad=a.dtype.kind != "i") for a in arrays]
         self.loss = self.build()

@@ -21,6 +21,7 @@ class Counted(PythonFunction):
     """A user's identity function that counts its runs."""
 
     def __init__(self):
+        """Makes a function that has not run."""
         super().__init__()
         self.runs = 0
 
@@ -75,6 +76,7 @@ def expected(name, leaves, mask):
 @pytest.mark.parametrize("name", REDUCE)
 @pytest.mark.parametrize("clear", [False, True])
 def test_inputs_that_are_set_aside_do_not_count_and_do_not_run(name, clear):
+    """Masked inputs are left out of the result and not computed."""
     leaves, counters, hidden, y = built(name)
     for mask in (*MASKS, *MASKS):
         y.parent.set_active_input_mask(mask)
@@ -122,6 +124,7 @@ def test_masks_in_eager_mode_and_in_nn_grad(name):
 
 @pytest.mark.parametrize("name", REDUCE)
 def test_direct_calls_take_all_inputs(name):
+    """A direct call takes all inputs, and computes with the active ones only."""
     leaves = [leaf(1.5, 2), leaf(3, -4), leaf(-0.5, 6)]
     y = getattr(F, name)(*leaves)
     y.parent.set_active_input_mask([False, True, True])

@@ -89,6 +89,7 @@ def test_an_output_may_overlap_an_input(row):
 
 
 A = np.random.RandomState(0).randn(70, 70).astype(np.float32)
+"""A random square matrix."""
 
 
 @pytest.mark.parametrize("size", [5, 70])
@@ -118,6 +119,7 @@ def test_a_part_may_be_written_from_the_whole():
 
 
 def test_fused_functions_handle_overlapping_memory():
+    """A fused pass is right if its output overlaps its input by an offset."""
     buffer = np.zeros(5001, np.float32)
     start = np.linspace(-1, 1, 5000, dtype=np.float32)
     x = nn.Variable((5000,))
@@ -131,6 +133,7 @@ def test_fused_functions_handle_overlapping_memory():
 
 
 def test_memory_may_come_to_be_shared_after_the_first_run():
+    """Results are right if arrays of a cached plan are made to alias."""
     x, y = nn.Variable.from_numpy_array(A), nn.Variable((70, 70))
     y = F.transpose(x, (1, 0))
     for _ in range(2):
@@ -151,6 +154,7 @@ def test_memory_may_come_to_be_shared_after_the_first_run():
 
 
 def test_a_gradient_may_share_memory_with_its_inputs():
+    """Backward is right if gradient arrays alias each other."""
     x, w = nn.Variable.from_numpy_array(A, need_grad=True), nn.Variable.from_numpy_array(A + 1)
     y = F.transpose(x, (1, 0))
     y.forward()
@@ -178,6 +182,8 @@ def test_a_gradient_may_share_memory_with_its_inputs():
 
 
 def test_a_users_function_may_write_where_it_reads():
+    """A user's function whose output aliases its input reads the old values."""
+
     class Reversed(nn.function.PythonFunction):
         """Writes its input in reverse order, element by element."""
 

@@ -50,6 +50,7 @@ def test_any_byte_but_zero_is_true():
 
 
 def test_read_only_memory_is_copied():
+    """An array that borrows read-only memory works on a copy."""
     immutable = bytes(32)
     x = nn.NdArray((8,))
     x._borrow(np.frombuffer(immutable, np.float32))
@@ -59,6 +60,7 @@ def test_read_only_memory_is_copied():
 
 
 def test_view_shares_elements_under_another_shape():
+    """`NdArray.view` shares the elements, and refuses another number of elements."""
     a = array(np.arange(6))
     b = a.view((2, 3))
     b.data[1, 2] = 9
@@ -69,6 +71,7 @@ def test_view_shares_elements_under_another_shape():
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_pickles_make_a_round_trip(protocol):
+    """Arrays and variables are pickled with values, type, name and flags, and without the graph."""
     a = array([[1, 2], [3, 4]], np.int16)
     b = pickle.loads(pickle.dumps(a, protocol))
     assert b.dtype == np.int16
@@ -112,6 +115,7 @@ def test_copies_share_memory_and_deep_copies_do_not():
 
 
 def test_numpy_takes_arrays_and_variables():
+    """`np.asarray` shares memory with arrays and variables; `np.array` copies."""
     v = variable([1, 2])
     for x in (v, v.data):
         assert np.shares_memory(np.asarray(x), v.d)
@@ -178,6 +182,7 @@ LENT = [d for d in DTYPES if d != "bool" or np.lib.NumpyVersion(np.__version__) 
 
 @pytest.mark.parametrize("dtype", LENT)
 def test_numpy_imports_arrays_without_a_copy(dtype):
+    """`np.from_dlpack` shares memory with arrays and variables."""
     v = variable([0, 1], dtype)
     for x in (v, v.data):
         theirs = np.from_dlpack(x)
@@ -257,6 +262,7 @@ def test_borrowed_memory_lives_as_long_as_it_is_used():
 
 
 def test_many_borrowed_arrays_are_returned():
+    """A thousand arrays of borrowed memory are dropped without an error."""
     arrays = [from_dlpack(np.ones(5, np.float32)) for _ in range(1000)]
     total = sum(arrays[1:], arrays[0])
     del arrays
@@ -299,6 +305,7 @@ def test_dlpack_in_the_form_of_nnabla():
 
 
 def test_dlpack_has_no_bfloat16():
+    """Exporting bfloat16 by DLPack is refused."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     with pytest.raises(BufferError):
         to_dlpack(nn.NdArray.from_numpy_array(np.zeros(2, ml_dtypes.bfloat16)))

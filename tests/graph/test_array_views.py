@@ -79,6 +79,7 @@ def test_a_view_keeps_its_values_when_the_memory_is_replaced(end):
 
 
 def test_a_view_outlives_its_variable():
+    """A view keeps its memory alive after its variable and graph are freed."""
     y = variable([1, 2, 3]) * 0
     y.forward()
     view = y.d
@@ -94,6 +95,7 @@ def test_a_view_outlives_its_variable():
 
 
 def test_a_view_survives_runs_that_clear():
+    """A view keeps its values when a run clears the variable's memory."""
     x = variable([1, 2], need_grad=True)
     h = x * 2
     y = F.sum(h * h)
@@ -119,6 +121,7 @@ def test_reading_only_gives_a_view_that_cannot_write():
 
 
 def test_threads_may_make_and_drop_views():
+    """Threads increment elements through views while another thread casts the array."""
     v = nn.Variable((1000,))
 
     def work(n):

@@ -23,6 +23,7 @@ DTYPES = [
     "float32",
     "float64",
 ]
+"""Element types of arrays."""
 
 
 def array(values, dtype=np.float32):
@@ -56,6 +57,7 @@ def test_an_array_takes_the_type_of_the_assigned_value(dtype):
 @pytest.mark.parametrize("to", DTYPES)
 @pytest.mark.parametrize("of", DTYPES)
 def test_cast_converts_as_numpy_does(of, to):
+    """`NdArray.cast` gives the values of NumPy's `astype`."""
     values = np.array([0, 1, 5, 100]).astype(of)
     a = array(values, of)
     view = a.cast(to)
@@ -65,6 +67,7 @@ def test_cast_converts_as_numpy_does(of, to):
 
 
 def test_whole_numbers_keep_every_bit():
+    """Integers beyond 2^53 keep their value when they are stored and cast."""
     big = np.array([2**62 + 1, -(2**62) - 1])
     a = array(big, np.int64)
     np.testing.assert_array_equal(a.data, big)
@@ -75,6 +78,7 @@ def test_whole_numbers_keep_every_bit():
 
 
 def test_bfloat16_comes_with_ml_dtypes():
+    """Arrays of bfloat16 are read, written, cast and pickled with the package `ml_dtypes`."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     values = np.array([1.0, 2.5, -0.125], ml_dtypes.bfloat16)
     v = nn.Variable.from_numpy_array(values)
@@ -125,6 +129,7 @@ def test_an_array_that_was_never_written_has_no_type_and_reads_as_zeros():
 
 
 def test_assignment_broadcasts_or_refuses_shapes():
+    """Assignments broadcast values as NumPy does, and refuse other shapes and types."""
     v = nn.Variable((2, 3))
     v.d = np.arange(3)
     assert v.d.tolist() == [[0, 1, 2]] * 2
@@ -146,6 +151,7 @@ def test_assignment_broadcasts_or_refuses_shapes():
 
 
 def test_zeroing_says_that_zero_was_the_last_write():
+    """`zeroing` is True after `zero()` or an assignment of 0, until the next write or writable view."""
     a = array([1, 2])
     assert not a.zeroing
     a.zero()
@@ -182,6 +188,7 @@ def test_modifications_are_counted_as_nnabla_counts_them():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_a_user_cleared_reads_as_nothing(dtype):
+    """An array cleared by the user reads as NaN; reading or writing ends the cleared state."""
     a = array([1, 2], dtype)
     a.clear()
     assert a.clear_called
@@ -215,6 +222,7 @@ def test_reading_an_array_cleared_by_the_engine_raises():
 
 
 def test_parts_share_memory_and_type():
+    """`narrow` returns a part that shares memory and element type with the array."""
     a = array(np.arange(12).reshape(4, 3))
     part = a.narrow(0, 1, 2)
     assert part.shape == (2, 3)
@@ -246,6 +254,7 @@ def test_parts_out_of_range_are_refused(args):
 
 
 def test_parts_do_not_overlap_are_not_cleared_and_keep_the_type():
+    """Overlapping parts, and `clear` and `cast` of a part, are refused."""
     a = array(np.zeros((4, 2)))
     part = a.narrow(0, 1, 2)
     with pytest.raises(RuntimeError):
@@ -261,6 +270,7 @@ def test_parts_do_not_overlap_are_not_cleared_and_keep_the_type():
 
 
 def test_a_part_keeps_the_whole_alive():
+    """A part is valid after the array that it belongs to was dropped."""
     part = array([[1, 2], [3, 4]]).narrow(0, 1, 1)
     gc.collect()
     assert part.data.tolist() == [[3, 4]]

@@ -134,6 +134,7 @@ def in_kinnor(seed, how):
 
 @pytest.mark.parametrize("seeds", [range(n, n + 15) for n in range(0, 90, 15)])
 def test_random_programs_match_numpy(seeds):
+    """Random programs of assignments to parts give the values and slopes of NumPy."""
     for seed in seeds:
         start, _, direction = starts(seed)
         expected = program(seed, InNumPy, *start)
@@ -150,6 +151,7 @@ def test_random_programs_match_numpy(seeds):
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("key", [0, [0], np.s_[:]])
 def test_earlier_results_keep_their_values(dynamic, key):
+    """An assignment to a part does not change results that were computed before it."""
     x = nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True)
     with nn.auto_forward(dynamic):
         v = x * 1
@@ -184,6 +186,7 @@ def test_assignment_to_a_leaf_keeps_earlier_results(dynamic):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_values_that_a_gradient_needs_and_views_are_assigned_to(dynamic):
+    """Assignments to values that a gradient reads are right."""
     x = nn.Variable.from_numpy_array(np.array([0.0, 1.0], np.float32), need_grad=True)
     with nn.auto_forward(dynamic):
         e = F.exp(x)  # the gradient of `exp` reads its output
@@ -217,6 +220,7 @@ def test_a_constant_that_is_assigned_to_requires_grad(dynamic):
 
 
 def test_unobserved_assignments_are_in_place():
+    """An assignment to a part reuses the memory if nothing else reads the old values."""
     v = nn.Variable.from_numpy_array(np.zeros(4, np.float32)) * 1
     for i in range(4):
         v[i] = i

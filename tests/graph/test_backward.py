@@ -36,6 +36,7 @@ def test_values_that_a_backward_run_cleared():
 
 
 def test_values_without_readers_may_be_cleared():
+    """Backward works after a forward run cleared values that no gradient reads."""
     x = leaf(1, 2)
     y = F.identity(x) + 3
     y.forward(clear_buffer=True)
@@ -44,11 +45,13 @@ def test_values_without_readers_may_be_cleared():
 
 
 def test_a_leaf_has_no_parent():
+    """`backward` of a leaf is refused."""
     with pytest.raises(RuntimeError, match="has no parent"):
         leaf(1).backward()
 
 
 def test_gradients_of_new_variables_are_zero():
+    """A variable that never had a gradient shows zeros, and `has_grad` is False."""
     for v in (leaf(1, 2), nn.Variable((3, 4)), leaf(1) * 2):
         assert not v.has_grad and not v.g.any()
 

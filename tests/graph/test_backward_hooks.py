@@ -24,6 +24,7 @@ def test_hooks_see_the_sum_once_in_every_run():
 
 
 def test_a_returned_gradient_replaces_the_gradient():
+    """The value that a hook returns replaces the gradient for later hooks and functions."""
     x = leaf(1, 2)
     h = x * x
     h.register_hook(lambda g: g + 1)
@@ -77,6 +78,7 @@ def test_a_view_of_the_gradient_sees_later_sums():
 
 
 def test_hooks_skip_outputs_without_contributions():
+    """A hook on an output that the root does not depend on is not called."""
     x, seen = leaf(1, 2), []
     first, second = F.split(x * 3, axis=0)
     for v in (first, second):
@@ -97,6 +99,7 @@ def test_runs_that_clear():
 
 
 def test_retained_gradients_are_not_cleared():
+    """A clearing backward run keeps gradients marked by `retain_grad`."""
     x = leaf(1, 2)
     h, k = x * x, x * 2
     h.retain_grad()

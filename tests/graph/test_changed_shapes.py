@@ -13,7 +13,9 @@ import kinnor.parametric_functions as PF
 from kinnor import autodiff
 
 N = 1 << 16
+"""Elements of a large array, whose kernel would write far beyond a small one."""
 AGAIN = r"run forward\(\) again|call forward\(\) first"
+"""The advice in the error of a changed shape."""
 
 
 def world():
@@ -57,6 +59,7 @@ def test_backward_refuses_and_forward_sets_up_again(shape, how, clear):
 
 
 def test_kept_plans_do_not_outlive_shapes():
+    """A cached plan is not used after the shape of an array in the graph changed."""
     x, h, y = world()
     for shape in ((4,), (N,), (3, 5), (2, 2, 2)):
         for _ in range(3):
@@ -70,6 +73,7 @@ def test_kept_plans_do_not_outlive_shapes():
 
 
 def test_the_error_names_the_changed_array():
+    """Backward after a change of shape fails with the name and shapes of the array."""
     x = leaf(*range(8))
     x.name = "pixels"
     y = F.sin(x)

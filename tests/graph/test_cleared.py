@@ -161,6 +161,7 @@ def test_a_value_cleared_by_a_hook_is_an_error_in_the_backward_run():
 
 
 def test_functions_refuse_cleared_eager_results():
+    """Using an eager result whose memory was cleared raises ClearedError."""
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
         h = F.exp(x)

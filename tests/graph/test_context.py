@@ -55,6 +55,7 @@ def test_the_first_backend_that_exists_is_taken(backend, compute_type):
 
 
 def test_scopes_nest_and_end():
+    """`context_scope` nests, and restores the outer context also after an exception."""
     outer, inner = nn.Context(["cpu:half"]), nn.Context(["cpu:double"])
     default = nn.get_current_context()
     with nn.context_scope(outer) as given:
@@ -80,6 +81,7 @@ def test_scopes_are_thread_local_and_the_default_is_global():
 
 
 def test_refused_calls_change_nothing():
+    """Unknown backends and other types are refused, and the context stays."""
     before = nn.get_current_context()
     unknown = nn.Context(["foo:float"])
     with pytest.raises(RuntimeError, match=r"expected one of the backends cpu:float.*got \['foo:float'\]"):
@@ -145,6 +147,7 @@ def test_functions_compute_in_the_context_they_are_built_in(type_config, dtype):
 
 
 def test_other_threads_use_the_default_context():
+    """`context_scope` does not apply to other threads; the default context does."""
     import kinnor.functions as F
 
     x = nn.Variable((1,))

@@ -205,6 +205,7 @@ def test_an_object_without_a_base_constructor_call_reports_it(base, error, use):
 
 
 def test_a_context_without_a_base_constructor_call_reports_it():
+    """A derived `Context` that skips the base constructor raises RangeError when it is used."""
     made = derived(nn.Context, calls=False)("in", "bound")
     with pytest.raises(nn.RangeError, match="Context: expected one of the backends"):
         _ = made.compute_type

@@ -44,6 +44,7 @@ def test_an_exception_in_a_hook_is_not_wrapped(hook: str, run: str) -> None:
 
 
 def test_global_hooks_run_around_local_hooks() -> None:
+    """Hooks set for all runs are called outside of hooks passed to one run."""
     seen: list[str] = []
     y = F.exp(F.sin(leaf_of([1.0])))
     nn.set_function_pre_hook("a", lambda f: seen.append("global pre " + f.name))
@@ -63,12 +64,14 @@ def test_global_hooks_run_around_local_hooks() -> None:
 
 
 def test_invalid_hooks_are_refused_immediately() -> None:
+    """A hook that cannot be called is refused before any function runs."""
     y = F.exp(leaf_of([1.0]))
     with pytest.raises(TypeError, match="function_pre_hook"):
         y.forward(function_pre_hook=3)
 
 
 def test_callbacks_follow_the_backward_run() -> None:
+    """Communicator callbacks are called after each function and at the end of a backward run."""
     seen: list[str] = []
 
     class Callback(nn.CommunicatorBackwardCallback):
@@ -144,6 +147,8 @@ def test_an_interrupt_ends_a_run_and_leaves_the_graph_usable() -> None:
 
 
 def test_two_threads_train_two_graphs() -> None:
+    """Threads that train their own graphs at the same time get equal gradients."""
+
     def train(results: dict[int, np.ndarray], n: int) -> None:
         """Trains a graph of its own and stores the gradient."""
         x = leaf_of(np.linspace(-1, 1, 4096))
@@ -175,6 +180,7 @@ def test_modes_in_a_with_block_hold_for_their_thread() -> None:
 
 
 def test_cleared_values_are_refused_by_name() -> None:
+    """The error for a cleared value names the variable."""
     x = leaf_of([0.5])
     h = F.sin(x)
     h.name = "hidden"
@@ -238,6 +244,7 @@ class Scale(PythonFunction):  # type: ignore[misc]
     """`y = k x`, which raises in the method named by `fail`."""
 
     def __init__(self, k: float, fail: str = "") -> None:
+        """Makes `y = k x`, which raises in the method named by `fail`."""
         super().__init__()
         self.k, self.fail, self.args = k, fail, {"k": k}
 
@@ -333,6 +340,7 @@ def test_equality_and_hash_follow_data_and_gradient() -> None:
 
 
 def test_numpy_scalars_may_be_either_operand() -> None:
+    """Operators accept NumPy scalars on both sides, and refuse text."""
     x = leaf_of([1.0, 2.0])
     for y in (np.float64(2) * x, x * np.float32(2), 2 * x):
         assert isinstance(y, nn.Variable)
@@ -345,6 +353,7 @@ def test_numpy_scalars_may_be_either_operand() -> None:
 
 
 def test_truncated_backpropagation_cuts_all_links() -> None:
+    """After `clear_all_graph_links`, no gradient reaches the earlier graph."""
     x = leaf_of([0.5])
     h = F.tanh(F.tanh(x))
     h.forward()
@@ -368,6 +377,7 @@ def test_dynamic_mode_keeps_memory_that_a_reshaped_variable_shares():
 
 
 def test_deep_copies_share_nothing():
+    """Deep copies have memory of their own and no parent, in the requested type."""
     v = nn.Variable.from_numpy_array(np.arange(3.0, dtype=np.float64), need_grad=True)
     v.g = 2
     y = v * 1

@@ -15,6 +15,7 @@ def ones(*shape):
 
 
 def test_a_function_runs_on_the_callers_variables():
+    """`setup`, `forward` and `backward` of a function take any variables."""
     f = F.mul2(ones(2), ones(2)).parent
     x, y, z = ones(3), ones(3), nn.Variable()
     x.d = [1, 2, 3]
@@ -28,6 +29,7 @@ def test_a_function_runs_on_the_callers_variables():
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_another_number_of_inputs_is_refused(n):
+    """Direct calls of a function with a wrong number of inputs raise TypeError."""
     f = F.mul2(ones(2), ones(2)).parent
     inputs, outputs = [ones(2) for _ in range(n)], [ones(2)]
     for call in (
@@ -53,6 +55,7 @@ def test_a_list_and_inputs_left_out_are_counted():
 
 
 def test_shapes_that_do_not_fit_never_reach_a_kernel():
+    """Direct backward calls with arrays of other shapes are refused."""
     f = F.exp(ones(2)).parent
     for x, y in ((ones(2), ones(1 << 20)), (ones(1 << 20), ones(2)), (ones(2), ones(2, 1))):
         with pytest.raises(nn.ShapeError):
@@ -62,6 +65,7 @@ def test_shapes_that_do_not_fit_never_reach_a_kernel():
 
 
 def test_outputs_of_other_functions_are_ignored():
+    """A direct backward call reads only the first output, and checks shapes of the others."""
     x = ones(2, 3)
     first, second = F.slice(x, stop=(1, 3)), F.slice(x, start=(1, 0))
     first.g, second.g, x.g = 2, 5, 7
@@ -72,6 +76,7 @@ def test_outputs_of_other_functions_are_ignored():
 
 
 def test_gradients_add_up_by_default():
+    """A direct backward call adds to gradients, unless `accum` or `propagate_down` says otherwise."""
     x, y = ones(2), ones(2)
     z = F.mul2(x, y)
     z.forward()
@@ -89,6 +94,7 @@ def test_a_shape_larger_than_memory_is_refused(shape):
 
 
 def test_sizes_that_overflow_are_refused():
+    """Shapes whose number of elements overflows are refused."""
     one, empty = nn.NdArray((1, 1)), nn.NdArray((0,))
     with pytest.raises(MemoryError):
         F.broadcast(one, (2**32, 2**32), outputs=[empty])
@@ -136,6 +142,7 @@ def test_a_direct_run_does_not_change_the_gradient_of_the_graph(name):
 
 
 def test_a_direct_gradient_belongs_to_the_direct_forward_run():
+    """The graph's run and a direct run save separate states."""
     x, a = sample(2, 3), sample(3, 5)
     y, b = F.max(x, axis=1), nn.Variable()
     y.forward()
@@ -178,6 +185,7 @@ def test_recomputation_without_random_numbers_needs_no_key():
 
 
 def test_a_direct_recomputation_draws_the_numbers_of_the_later_run():
+    """`recompute` repeats the last run, direct or not."""
     x = sample(5, 5)
     y, z = F.dropout(x, seed=4), nn.Variable()
     y.forward()
@@ -204,6 +212,7 @@ def test_a_graph_run_directly_counts_as_run():
 
 
 def test_no_direct_run_within_a_run():
+    """A hook cannot call a function directly while a run uses that function."""
     x = sample(4, 8)
     y = F.sum(F.sort(x))
     f = y.parent.inputs[0].parent

@@ -69,6 +69,7 @@ def values(x):
 @KINDS
 @KEYS
 def test_reading_matches_numpy(kind, key):
+    """`x[key]` gives NumPy's elements for each kind of key, on arrays and variables."""
     with nn.auto_forward():
         part = kind.from_numpy_array(example())[key]
     assert isinstance(part, kind)
@@ -79,6 +80,7 @@ def test_reading_matches_numpy(kind, key):
 @KEYS
 @pytest.mark.parametrize("form", ["number", "array", "own"])
 def test_writing_matches_numpy(kind, key, form):
+    """`x[key] = value` gives NumPy's array for each kind of key and value."""
     expected = example()
     shape = expected[key].shape
     value = -7.0 if form == "number" else -1 - np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
@@ -91,6 +93,7 @@ def test_writing_matches_numpy(kind, key, form):
 
 @KINDS
 def test_values_broadcast_to_the_part(kind):
+    """An assigned value broadcasts to the selected part."""
     expected = example()
     expected[1:3] = [[1.0], [2.0], [3.0]]
     expected[:, 0] = np.array([[5.0, 6.0]])
@@ -166,6 +169,7 @@ def test_index_variables_are_inputs_of_the_graph():
 
 
 def test_arrays_index_variables_within_the_graph():
+    """A variable indexed by an array gives a function of the graph."""
     x = nn.Variable.from_numpy_array(example())
     part = x[nn.NdArray.from_numpy_array(np.array([2, 0]))]
     assert part.parent is not None
@@ -217,6 +221,7 @@ def test_gradients_of_assignments(key):
 
 
 def test_double_precision_is_kept():
+    """Assignments in a double-precision context do not round to float32."""
     with nn.context_scope(nn.Context(["cpu:double"])), nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.zeros(3))
         x[1] = 0.1
@@ -307,6 +312,7 @@ def test_a_leaf_is_assigned_to_from_itself():
 
 
 def test_invalid_slices_raise_typed_errors():
+    """A step of zero and a slice of text raise typed errors."""
     with pytest.raises(nn.RangeError, match="expected a slice with another step than zero, got slice"):
         nn.Variable((3,))[::0]
     with pytest.raises(nn.CallError, match="expected a slice of whole numbers, got slice"):
@@ -388,6 +394,7 @@ def test_open_slices_in_assignments_follow_the_shape(key, taken):
 
 @pytest.mark.parametrize("values", [2.0, np.float32([5, 6]), np.float32([[5], [6], [7]]), np.ones((1, 1, 3, 2))])
 def test_values_broadcast_over_open_slices(values):
+    """A value assigned to `h[1:]` broadcasts again after `h` changed its length."""
     x = nn.Variable((4, 3, 2), need_grad=True)
     h = x * 1
     h[1:] = values
@@ -401,6 +408,7 @@ def test_values_broadcast_over_open_slices(values):
 
 
 def test_slices_with_none_stay_open():
+    """A slice without an end follows later changes of the input's shape."""
     x = nn.Variable((4, 6))
     parts = [
         (np.s_[:, 1:3], F.slice(x, (None, 1), (None, 3), (None, None))),

@@ -92,6 +92,7 @@ def long(make: Callable[[int], nn.Variable]) -> tuple[nn.Variable, float]:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_an_interrupt_stops_a_kernel(kernel: str) -> None:
+    """SIGINT stops each kind of long kernel, clears its output, and the next run is right."""
     y, whole = long(KERNELS[kernel])
     assert interrupted(y.forward, whole / 10) < whole / 2
     with pytest.raises(nn.ClearedError):
@@ -111,6 +112,7 @@ def test_an_interrupt_stops_the_construction_of_a_value_dependent_shape() -> Non
 
 
 def test_a_partially_written_gradient_is_cleared() -> None:
+    """After an interrupted backward run, no partial gradient can be read."""
     y, _ = long(KERNELS["convolution"])
     w = y.parent.inputs[1]
     y.backward(1.0)
@@ -136,6 +138,7 @@ def test_a_partially_written_gradient_is_cleared() -> None:
 
 
 def test_a_handler_that_returns_changes_nothing() -> None:
+    """A signal handler that returns, and runs a kernel itself, does not change the result."""
     y, whole = long(KERNELS["product"])
     expected = y.d.copy()
     inner = nn.NdArray.from_numpy_array(np.ones((64, 64), np.float32))
@@ -152,6 +155,7 @@ def test_a_handler_that_returns_changes_nothing() -> None:
 
 
 def test_an_update_moves_all_parameters_or_none() -> None:
+    """An interrupt never leaves some parameters updated and others not."""
     parameters = {str(i): real(1 << 20) for i in range(8)}
     solver = S.Sgd(lr=1.0)
     solver.set_parameters(parameters)

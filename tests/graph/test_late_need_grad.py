@@ -101,6 +101,7 @@ def test_two_parts_are_assigned(at_once):
 
 
 def test_memory_is_changed_in_place_where_no_gradient_reads_it():
+    """Assigning to a part of a result without gradient makes no copy."""
     a = nn.Variable.from_numpy_array(VALUES, need_grad=False)
     y = F.exp(a)
     before = y.data

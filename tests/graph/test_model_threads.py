@@ -19,6 +19,7 @@ import kinnor.onnx
 import kinnor.parametric_functions as PF
 
 WIDTH = 48
+"""Features of an input."""
 
 
 @pytest.fixture(autouse=True)
@@ -163,6 +164,7 @@ def together(work, n_threads):
 
 @pytest.mark.parametrize("made", [layers, levels, stages, network, described])
 def test_each_call_gets_its_own_answer(made, tmp_path):
+    """Threads that share a model get the outputs for their own inputs."""
     load = made(tmp_path)
     rng = np.random.default_rng(0)
     lengths = (1, 2, 3, 300)
@@ -233,6 +235,7 @@ def test_calls_that_train_and_calls_that_predict(tmp_path):
 
 @pytest.mark.parametrize("made", [layers, network])
 def test_graphs_do_not_grow_in_number_with_calls(made, tmp_path):
+    """Many calls from several threads build only a few graphs."""
     model = made(tmp_path)()
     x = np.ones((3, WIDTH), np.float32)
 
@@ -316,6 +319,7 @@ def test_a_signal_handler_calls_the_model_that_is_running(tmp_path):
 
 
 def test_a_call_within_a_build_on_the_same_thread_is_refused(tmp_path):
+    """Calling a model while the thread builds it raises GraphError."""
     model = layers(tmp_path)()
     with model._lock.held(), pytest.raises(nn.GraphError, match="while this thread builds"):
         model(np.ones((3, WIDTH), np.float32))

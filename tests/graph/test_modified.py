@@ -38,6 +38,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_changed_input_is_detected(change, dynamic):
+    """Backward warns if an input that a gradient reads was written after forward."""
     x = leaf(2.0, 3.0, name="x")
     with nn.auto_forward(dynamic):
         y = F.sum(x * x)
@@ -48,6 +49,7 @@ def test_a_changed_input_is_detected(change, dynamic):
 
 
 def test_the_new_value_is_used_with_one_warning():
+    """Backward warns once, and computes gradients from the changed value."""
     x, w = leaf(2.0), leaf(3.0)
     y = x * w * w
     y.forward()
@@ -69,6 +71,7 @@ def test_a_changed_output_that_a_gradient_reads_is_detected():
 
 
 def test_versions_count_writes():
+    """The warning states the version of the value, which counts writes and wraps at 2^16."""
     x, w = leaf(2.0, 3.0), leaf(4.0, 5.0)
     y = F.sum(x * w)
     for writes in (1, 2, 70000):
@@ -106,6 +109,7 @@ def test_the_check_can_raise_or_be_off():
 
 
 def test_values_that_no_gradient_reads_may_change():
+    """Writes to values that no gradient reads cause no warning."""
     x, b = leaf(2.0), leaf(1.0)
     h = x * 3
     y = h + b
@@ -116,6 +120,7 @@ def test_values_that_no_gradient_reads_may_change():
 
 
 def test_reading_is_not_a_change():
+    """Reading values in any way causes no warning."""
     x = leaf(2.0, 3.0)
     h = F.exp(x)
     y = F.sum(h * h)
@@ -125,6 +130,7 @@ def test_reading_is_not_a_change():
 
 
 def test_forward_again_is_no_change():
+    """Running a shared value forward again on the same inputs causes no warning."""
     x = leaf(0.5, 0.25)
     h = F.tanh(F.exp(x))
     one, two = F.sum(h * h), F.sum(F.sin(h))
@@ -139,6 +145,7 @@ def test_forward_again_is_no_change():
 
 
 def test_a_trunk_from_other_inputs_is_a_change():
+    """Running a shared value on changed inputs makes the other loss warn."""
     x = leaf(0.5)
     h = F.exp(x)
     one, two = h * h, F.sin(h)
@@ -162,6 +169,7 @@ def test_dropout_in_a_trunk_draws_new_masks():
 
 @pytest.mark.parametrize("batch_stat", [False, True])
 def test_statistics_that_move_are_no_change(batch_stat):
+    """Updates of running statistics in a shared graph cause no warning."""
     with nn.parameter_scope(f"statistics {batch_stat}"):
         x = nn.Variable.from_numpy_array(np.random.default_rng(0).normal(size=(4, 3, 2, 2)).astype("f"), need_grad=True)
         h = F.relu(PF.batch_normalization(x, batch_stat=batch_stat))
@@ -174,6 +182,7 @@ def test_statistics_that_move_are_no_change(batch_stat):
 
 @pytest.mark.parametrize("mark", [nn.recompute, lambda: nn.recompute(False)])
 def test_recomputing_and_clearing_are_no_change(mark):
+    """Recomputed and cleared values cause no warning."""
     x = leaf(*np.linspace(0.1, 1, 10))
     with mark():
         h = F.dropout(F.tanh(F.exp(x)), 0.3)
@@ -184,6 +193,7 @@ def test_recomputing_and_clearing_are_no_change(mark):
 
 
 def test_a_training_loop_is_silent():
+    """Ordinary training loops, static and eager, cause no warning."""
     rng = np.random.default_rng(0)
     for dynamic in (False, True):
         with nn.parameter_scope(f"loop {dynamic}"), nn.auto_forward(dynamic):
@@ -209,6 +219,7 @@ def test_a_training_loop_is_silent():
 
 
 def test_an_update_between_is_a_change():
+    """A second backward run after a solver's update warns."""
     with nn.parameter_scope("between"):
         x = leaf(1.0, 2.0)
         y = F.sum(PF.affine(x.reshape((1, 2)), 2) ** 2)
@@ -223,6 +234,7 @@ def test_an_update_between_is_a_change():
 
 
 def test_in_place_functions_are_no_change():
+    """Writes of in-place functions cause no warning."""
     x = leaf(1.0, -2.0, 3.0)
     y = F.sum(F.relu(x * 2, inplace=True) * 3)
     for _ in range(2):
@@ -231,6 +243,8 @@ def test_in_place_functions_are_no_change():
 
 
 def test_a_users_function_is_no_change():
+    """Writes of a user's function through views cause no warning."""
+
     class Double(nn.function.PythonFunction):
         """A user's function that writes through views."""
 
@@ -268,6 +282,7 @@ def test_a_users_function_is_no_change():
 
 
 def test_threads_warn_for_themselves():
+    """A thread that changes a value gets the warning of its own backward run."""
     found = []
 
     def work():

@@ -93,6 +93,7 @@ def test_handles_that_were_taken_before_the_run_show_its_values():
 
 
 def test_values_that_were_assigned_are_read():
+    """Values assigned to an output that has not run can be read."""
     y = F.exp(leaf())
     y.d = [3.0, 4.0]
     assert y.d.tolist() == [3.0, 4.0]
@@ -109,6 +110,7 @@ def test_values_that_were_assigned_are_read():
 
 
 def test_leaves_read_as_zeros_and_gradients_too():
+    """A new leaf, and the gradient of an output that has not run, read as zeros."""
     x = nn.Variable((2,), need_grad=True)
     assert x.d.tolist() == [0.0, 0.0]
     assert x.dtype == np.float32
@@ -116,6 +118,7 @@ def test_leaves_read_as_zeros_and_gradients_too():
 
 
 def test_outputs_in_the_memory_of_a_leaf_are_there():
+    """An output that aliases a leaf can be read before any run."""
     assert F.reshape(leaf(), (2, 1)).d.tolist() == [[1.0], [2.0]]
 
 
@@ -130,6 +133,7 @@ def test_functions_run_as_they_are_built_are_computed():
 
 
 def test_programs_of_nnabla_read_zeros():
+    """In NNabla's dialect, an output that has not run reads as zeros."""
     before = _core.dialect()
     _core.set_dialect("nnabla")
     try:

@@ -28,6 +28,7 @@ def test_every_combination_is_there_once():
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_the_next_run_sees_every_write(kind):
+    """After each kind of write to each array, the next run uses the new values."""
     for combination in [c for c in ALL if c.kind == kind][::EACH]:
         check(combination)
 
@@ -40,6 +41,7 @@ def test_a_run_sees_writes_in_turn(kind, run):
 
 
 def test_a_numeric_gradient_changes_no_value():
+    """Writing values through a view and restoring them leaves the results unchanged."""
     x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 3.0]), need_grad=True)
     y = F.sum(x * x)
     y.forward()

@@ -15,12 +15,14 @@ from kinnor import autodiff
 from kinnor.function import PythonFunction
 
 SAID = "a defect of Kinnor"
+"""Text that the error of every panic contains."""
 
 
 class Breaking(PythonFunction):
     """A user's function that doubles its input, and raises the error of a panic in the method that `when` names."""
 
     when = None
+    """The method that panics, or None."""
 
     @property
     def name(self):
@@ -69,6 +71,7 @@ class Network:
     """A graph with such a function, run once."""
 
     def __init__(self, **forward):
+        """Builds the graph, and runs a step with these arguments of `forward`."""
         values = np.random.RandomState(3).randn(4, 5).astype(np.float32)
         self.x = nn.Variable.from_numpy_array(values, need_grad=True)
         self.breaking = Breaking()
@@ -108,6 +111,7 @@ def test_the_class():
 @pytest.mark.parametrize("when", ["forward", "backward"])
 @pytest.mark.parametrize("forward", [{}, {"clear_no_need_grad": True}, {"memory_budget": 1 << 20}])
 def test_a_graph_runs_again_to_the_same_bits(when, forward, runs):
+    """After a panic in any phase, the same graph runs with its former results."""
     net = Network(**forward)
     for _ in range(runs):
         expected = net.run(**forward)
@@ -217,6 +221,8 @@ def test_a_set_up_that_panics():
 
 
 def test_a_method_that_panics_is_caught_by_its_class():
+    """A panic inside a call from Python is raised as InternalError."""
+
     class Items:
         """An iterable that panics."""
 

@@ -24,6 +24,7 @@ class Net:
     """A static graph with a branch, its leaves and its results."""
 
     def __init__(self) -> None:
+        """Builds the graph, which has not run."""
         self.x, self.w = ramp(need_grad=False), ramp()
         self.h = F.tanh(self.x * self.w)
         self.y = F.exp(self.h)
@@ -99,6 +100,7 @@ OTHERS = {
 @pytest.mark.parametrize("step", [Net.step, Net.differentiate])
 @pytest.mark.parametrize("other", OTHERS)
 def test_uses_of_other_graphs_keep_plans(step: Callable[[Net], None], other: str) -> None:
+    """Cached plans stay valid when other graphs are built or run on the same leaves."""
     net = Net()
     copy = net.y.get_unlinked_variable()
     assert made(lambda: step(net)) == 2
@@ -129,6 +131,7 @@ def test_another_static_graph_on_the_same_parameters_keeps_plans() -> None:
 
 
 def test_the_plan_of_a_second_eager_backward_run_is_cached() -> None:
+    """The third backward run of an eager graph makes no plan."""
     with nn.auto_forward():
         y = F.sum(F.tanh(ramp()) * 2)
     assert [made(y.backward) for _ in range(4)] == [1, 1, 0, 0]

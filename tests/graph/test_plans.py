@@ -41,6 +41,7 @@ class Random:
     """A random graph: its leaves, its variables in order of creation, and the variables that the program holds."""
 
     def __init__(self, seed: int) -> None:
+        """Builds the random graph of a seed."""
         self.rng = np.random.default_rng(seed)
         shape = self.shape = SIZES[self.rng.integers(len(SIZES))]
         self.leaves = [
@@ -293,6 +294,7 @@ def test_most_random_graphs_have_something_to_optimise() -> None:
 
 
 def test_functions_are_fused_with_layers() -> None:
+    """In many random graphs, functions are fused with the layer before them."""
     reports = [nn.plan_report(graph.loss) for graph in map(Random, range(60)) if graph.shape in LAYERED[1:]]
     assert sum("along with the function before" in report for report in reports) > 5
 

@@ -17,6 +17,7 @@ class Held:
 
 @pytest.mark.parametrize("kind", [nn.Variable, type("Derived", (nn.Variable,), {})])
 def test_a_cycle_through_info_is_collected(kind):
+    """A variable or array whose `info` refers to it is garbage collected."""
     ends = []
     for _ in range(300):  # more than are cached for reuse
         held = Held()

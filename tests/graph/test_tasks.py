@@ -13,6 +13,7 @@ import kinnor.parametric_functions as PF
 from kinnor import autodiff
 
 HALF = nn.Context(["cpu:half"])
+"""A context that computes in half precision."""
 
 
 def built():
@@ -43,6 +44,7 @@ def is_half():
 
 
 ROOT = nn.get_current_parameter_scope()
+"""The parameter scope outside all scopes."""
 
 
 def is_at_root():
@@ -124,6 +126,7 @@ async def steps(n=1):
 
 
 def test_other_tasks_do_not_see_it(scope):
+    """A scope that one task entered does not apply to another task of the event loop."""
     enter, look, outside, within = scope
     seen = []
 
@@ -196,6 +199,7 @@ def test_scopes_of_one_task_that_are_left_in_another_order(scope):
 
 
 def test_a_task_begins_in_the_scopes_of_its_creator(scope):
+    """A task inherits the scopes that were active when it was created."""
     enter, look, outside, within = scope
 
     async def child(n):
@@ -219,6 +223,7 @@ def test_a_task_begins_in_the_scopes_of_its_creator(scope):
 
 
 def test_a_thread_begins_in_no_scope(scope):
+    """A new thread starts outside all scopes; `asyncio.to_thread` keeps the task's scopes."""
     enter, look, outside, within = scope
     seen = []
 

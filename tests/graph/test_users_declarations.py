@@ -13,6 +13,7 @@ class Doubled(PythonFunction):
     """Doubles its input in place."""
 
     level = 2
+    """The value of `inplace_data`."""
 
     def min_outputs(self):
         """Declares one output."""
@@ -90,6 +91,7 @@ class Wrong(Doubled):
     """Declares an in-place level that does not exist."""
 
     level = 3
+    """A level that NNabla does not define."""
 
 
 def test_memory_that_cannot_be_shared_is_refused():
@@ -158,6 +160,7 @@ class Exponential(Doubled):
     """Its `backward_impl` computes the values again, and its `gradient_impl` reads the output."""
 
     level = 0
+    """The value of `inplace_data`: no shared memory."""
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""
@@ -194,6 +197,7 @@ def test_additional_reads_of_a_gradient_graph():
 
 @pytest.mark.parametrize("clears", [False, True])
 def test_both_gradients_of_a_function_are_right(clears):
+    """The kernel gradient and `nn.grad` of a user's graph rule agree, with and without clearing."""
     x = leaf(1, 2)
     h = Exponential()(x * 1)
     y = F.sum(h * 3) + F.sum(x)

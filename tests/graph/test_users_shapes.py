@@ -102,6 +102,8 @@ def test_the_list_of_outputs_cannot_be_changed(mode):
 
 
 def test_a_billion_outputs_are_refused():
+    """A user's function may declare at most 65,536 outputs."""
+
     class Many(Kept):
         """Declares a billion outputs."""
 

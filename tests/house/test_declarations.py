@@ -11,7 +11,9 @@ import kinnor.functions as F
 from kinnor import _core
 
 DECLARED = _core.declarations()
+"""The declarations of all operations: name, type, inputs, arguments and docstring."""
 each = pytest.mark.parametrize("declared", DECLARED, ids=[d[0] for d in DECLARED])
+"""Runs a test for each declared operation."""
 
 GIVEN_BY_LISTS = {"sink"}
 """Operations without meaningful outputs. `test_sink_runs_its_branches` tests them."""
@@ -32,11 +34,13 @@ def test_has_rows(declared):
 
 
 def test_rows_are_of_functions():
+    """Every row of the table of operations names a public function."""
     assert set(TABLE) <= set(F.__all__)
 
 
 @each
 def test_signatures_match_declarations(declared):
+    """The Python signature of each operation has its declared inputs, arguments and defaults."""
     name, _, inputs, args, _ = declared
     parameters = dict(inspect.signature(getattr(_core.functions, name)).parameters)
     for common in ("n_outputs", "outputs"):
@@ -57,6 +61,7 @@ def test_signatures_match_declarations(declared):
 
 @each
 def test_documentation_is_whole(declared):
+    """Each docstring has a summary sentence, `Returns`, and an entry for every argument."""
     name, _, inputs, args, doc = declared
     summary, *_ = doc.split("\n\n")
     assert summary.endswith((".", "`", ".:")), f"{name}: the first sentence must end"
@@ -78,6 +83,7 @@ def test_argument_names_of_info():
 
 
 def test_sink_runs_its_branches():
+    """`sink` runs its inputs forward and backward, with or without initial gradients of one."""
     x = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
     a, b = x * 2, x * 3
     end = F.sink(a, b)

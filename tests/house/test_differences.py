@@ -12,6 +12,7 @@ import kinnor.solvers as S
 from kinnor.utils.learning_rate_scheduler import CosineScheduler
 
 PAGE = (Path(__file__).parents[2] / "docs/differences.md").read_text()
+"""The page that lists differences to NNabla."""
 ROWS = {}
 """The checks, by the beginning of the row of the page that each one runs. `row` fills it."""
 

@@ -45,6 +45,7 @@ def snippets(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_snippets_run_as_documented(page):
+    """The Python sessions of each page print what the page shows."""
     found = snippets(page)
     assert {language for language, _ in found} <= {"pycon", "console"}, "expected sessions, which can be checked"
     text = "".join(code for language, code in found if language == "pycon")
@@ -57,6 +58,7 @@ def test_snippets_run_as_documented(page):
 
 
 def test_commands_run_as_documented(tmp_path, monkeypatch, capsys):
+    """The shell commands of all pages run."""
     lines = [
         line.removeprefix("$ ").split()
         for page in PAGES
@@ -81,6 +83,7 @@ def test_commands_run_as_documented(tmp_path, monkeypatch, capsys):
 
 
 def test_the_rust_tutorial_shows_compiled_code():
+    """The code in the tutorial for Rust operations is part of the sources."""
     blocks = re.findall(
         r"(?:^(?:    .*)?\n)+", (ROOT / "docs/maintainers/own_operation_rust.md").read_text(), re.MULTILINE
     )
@@ -90,6 +93,7 @@ def test_the_rust_tutorial_shows_compiled_code():
 
 
 RESULTS = ROOT / "benches/results"
+"""The folder with measured figures."""
 
 
 def table(text):
@@ -138,6 +142,7 @@ def measured():
 
 
 def test_quoted_figures_are_measured():
+    """Figures of speed and memory in README and docs equal the recorded results."""
     rows = json.loads((RESULTS / "peers.json").read_text())["rows"]
     times = [row["time"][0] for row in rows]
     for name in ("README.md", "docs/index.md", "docs/faq.md"):
@@ -162,6 +167,7 @@ def test_figures_of_the_comparison_are_measured():
 
 
 def test_the_program_of_the_readme_learns(capsys):
+    """The program in README runs, and reaches an accuracy above 0.8."""
     (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     assert len(program.splitlines()) <= 10
     with nn.parameter_scope("", {}):
@@ -171,18 +177,21 @@ def test_the_program_of_the_readme_learns(capsys):
 
 
 def test_all_pages_are_reachable():
+    """`mkdocs.yml` lists every page for users."""
     listed = set(re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text()))
     written = {str(page.relative_to(ROOT / "docs")) for page in PAGES}
     assert listed == {page for page in written if not page.startswith("maintainers/")}
 
 
 def test_pages_for_maintainers_are_reachable():
+    """The index of pages for maintainers lists each of them."""
     pages = sorted(page.name for page in (ROOT / "docs/maintainers").glob("*.md") if page.name != "README.md")
     assert sorted(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/maintainers/README.md").read_text())) == pages
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page, generated):
+    """Every relative link of a page leads to an existing file or a generated page."""
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
         path = (page.parent / target).resolve()
         assert path.exists() or path in generated, target
@@ -190,4 +199,5 @@ def test_links_lead_somewhere(page, generated):
 
 @pytest.mark.parametrize("page", SITE, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_page_leads_on(page):
+    """Every page links to another page."""
     assert re.search(r"\]\((?!https?:)[^)#]+\.md", page.read_text()), "expected a link to another page"

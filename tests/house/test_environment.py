@@ -9,6 +9,7 @@ import pytest
 from kinnor import system
 
 IMPORT = "import kinnor as nn; print(nn.get_num_threads(), nn.config.plan)"
+"""A program that prints settings read from the environment."""
 
 
 def run(program, **variables):
@@ -120,6 +121,7 @@ nn.NdArray(1 << 20).data
 
 
 def test_a_second_interpreter_is_refused():
+    """Importing the package in a second interpreter of the process raises an error."""
     program = """
 try:
     import _interpreters as interpreters
@@ -166,6 +168,7 @@ print("ends")
 
 
 def test_open_files_are_written_at_exit(tmp_path):
+    """Files that are still open when the interpreter ends are complete."""
     program = """
 import kinnor, sys
 
@@ -206,6 +209,7 @@ def test_a_processor_without_avx2_gets_a_warning(monkeypatch, capsys):
 
 
 def test_older_instruction_sets_can_be_selected():
+    """`KINNOR_ISA=portable` selects code without vector instructions."""
     code, said, error = run("import kinnor; kinnor.show_config()", KINNOR_ISA="portable")
     assert code == 0 and error == []
     assert "instructions  portable" in said

@@ -16,6 +16,7 @@ from kinnor.datasets import digits
 
 ROOT = Path(__file__).parents[2]
 IDX_HEADERS = {3: b"\0\0\x08\x03", 1: b"\0\0\x08\x01"}
+"""The first bytes of IDX files of 8-bit images and labels, by the number of axes."""
 
 
 def run(*arguments, cwd):

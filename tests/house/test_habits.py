@@ -129,11 +129,14 @@ def test_suggestions_of_modules_are_in_the_error_and_run(module, name, text, cap
 
 @pytest.mark.parametrize("table", ["VARIABLE", "ARRAY"])
 def test_all_suggestions_for_arrays_are_attached(table):
+    """The attributes with suggestions are the ones listed in `_foreign_names`."""
     assert getattr(_foreign_attributes, table) == list(getattr(_foreign_names, table))
 
 
 @pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
 def test_absent_attributes_are_not_listed(kind):
+    """`dir` hides attributes that only raise a suggestion; subclasses may define them."""
+
     class Derived(kind):
         """Defines one of the absent attributes."""
 
@@ -149,6 +152,7 @@ def test_absent_attributes_are_not_listed(kind):
 @pytest.mark.parametrize("sign", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("other", ["0.5", "y", "values"])
 def test_comparisons_name_the_function(kind, sign, other):
+    """The error of `x < y` suggests an expression that compares the elements."""
     there = names()
     if kind is nn.NdArray:
         there.update(x=there["x"].data, y=there["y"].data)
@@ -166,6 +170,7 @@ def test_comparisons_name_the_function(kind, sign, other):
 
 @pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
 def test_comparisons_of_identity(kind):
+    """`==` and `!=` compare identity, so variables can be keys of dicts."""
     x, y = kind((2,)), kind((2,))
     assert (x == x, x == y, x != x, x != y, x != 3, x != "x") == (True, False, False, True, True, True)
     assert {x: 1}[x] == 1 and x in [y, x]
@@ -175,6 +180,7 @@ def test_comparisons_of_identity(kind):
 
 @pytest.mark.parametrize("lengths", [(2, 3), (2, 1), (2, 3, 4), (2, 3, 4, 5)])
 def test_lengths_as_arguments_of_a_variable(lengths):
+    """`Variable(2, 3)` raises an error that suggests `Variable((2, 3))`."""
     with pytest.raises(TypeError, match="expected one shape, such as Variable") as raised:
         nn.Variable(*lengths)
     suggestion = str(raised.value).partition("such as ")[2].partition(", got")[0]
@@ -184,6 +190,7 @@ def test_lengths_as_arguments_of_a_variable(lengths):
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
 def test_methods_know_arguments_of_other_libraries(name):
+    """A method called with `dim` suggests `axis`."""
     for x in (nn.Variable((2, 3)), nn.NdArray((2, 3))):
         with pytest.raises(TypeError, match=f"{name}: expected .*, got an argument 'dim'; did you mean 'axis'"):
             getattr(x, name)(dim=1)
@@ -197,6 +204,7 @@ def test_backward_of_a_graph_that_has_not_run():
 
 
 def test_a_profile_knows_names_of_pytorch(tmp_path):
+    """Names of PyTorch's profiler suggest expressions that work."""
     with nn.profile() as p:
         nn.functions.relu(nn.Variable((2, 2)))
     for name, text in _foreign_names.PROFILE.items():
@@ -227,6 +235,7 @@ def test_layers_know_arguments_of_other_libraries(call, told):
 
 
 def test_groups_of_pytorch_are_explained():
+    """Parameter groups written as in PyTorch raise an error that suggests `add_group`."""
     solver, layer = S.Adam(), L.Linear(3, 2)
     group = {"params": layer.parameters(), "lr": 1e-3}
     for call in (lambda: solver.set_parameters([group]), lambda: solver.add_group(group)):
@@ -235,6 +244,7 @@ def test_groups_of_pytorch_are_explained():
 
 
 def test_autocast_takes_types_of_numpy():
+    """`autocast` accepts a NumPy type."""
     with nn.autocast(np.float16):
         assert nn.functions.exp(nn.Variable.from_numpy_array([1.0])).dtype == np.float16
 

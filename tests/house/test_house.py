@@ -11,10 +11,13 @@ import kinnor
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = (ROOT / "Cargo.toml").read_text()
+"""The text of `Cargo.toml`."""
 SOURCES = [path for path in (*ROOT.glob("src/**/*.rs"), *ROOT.glob("python/**/*.py")) if path.stem != "tests"]
+"""All source files in Rust and Python, without tests."""
 
 
 def test_each_dependency_is_justified():
+    """CONTRIBUTING mentions every dependency of the crate."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     tables = re.findall(r"^\[[\w.()'-]*dependencies\]\n((?:.+\n)+)", MANIFEST, re.MULTILINE)
     names = re.findall(r"^([\w-]+) =", "".join(tables), re.MULTILINE)
@@ -34,6 +37,7 @@ UNSAFE = {"array": 34, "graph": 16, "ops": 19, "python": 12, "solvers": 3}
 
 @pytest.mark.parametrize("part", UNSAFE)
 def test_unsafe_blocks_do_not_grow(part):
+    """Each part of the crate has the recorded number of `unsafe` blocks."""
     found = 0
     for path in ROOT.glob(f"src/{part}/**/*.rs"):
         if path.stem not in {"tests", "testing"}:
@@ -44,25 +48,30 @@ def test_unsafe_blocks_do_not_grow(part):
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_module_has_a_documentation_line(path):
+    """Every source file begins with a doc comment or docstring."""
     assert path.read_text().startswith(("//! ", '"""')), "expected the first line to say what the module is"
 
 
 def test_names_in_the_readme_exist():
+    """Paths that README mentions exist."""
     for path in re.findall(r"`((?:src|python|tests|benches|examples)/[\w/]*)`", (ROOT / "README.md").read_text()):
         assert (ROOT / path).exists(), path
 
 
 def test_the_tests_have_the_folders_of_the_sources_and_no_files_that_a_program_left():
+    """`tests/` has at most 14 entries."""
     entries = [path.name for path in (ROOT / "tests").iterdir() if path.name != "__pycache__"]
     assert all(re.fullmatch(r"[a-z_]+|(?:conftest|support)\.py", name) for name in entries), sorted(entries)
     assert len(entries) <= 14
 
 
 def test_versions_agree():
+    """The Python package and `Cargo.toml` have the same version."""
     assert f'version = "{kinnor.__version__}"' in MANIFEST
 
 
 def test_import_is_silent_and_cheap():
+    """Importing the package prints nothing and loads no optional package."""
     modules = "kinnor, kinnor.functions, kinnor.parametric_functions, kinnor.solvers"
     program = f"import sys, numpy; old = set(sys.modules); import {modules}; print(*sorted(set(sys.modules) - old))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -115,6 +115,7 @@ def files(folder):
 
 
 def test_parts_of_the_crate_import_downwards():
+    """No part of the crate imports from a part above it."""
     broken = []
     for part, allowed in CRATE.items():
         for path in files(f"src/{part}") or [ROOT / f"src/{part}.rs"]:
@@ -125,6 +126,7 @@ def test_parts_of_the_crate_import_downwards():
 
 
 def test_families_of_kernels_import_downwards():
+    """No family of kernels imports from a family above it."""
     broken = []
     for path in files("src/kernels"):
         within = path.relative_to(ROOT / "src/kernels").parts
@@ -148,6 +150,7 @@ def part_of_the_graph(place):
 
 
 def test_folders_of_the_graph_import_downwards():
+    """No folder of `src/graph` imports from a folder above it."""
     broken = []
     for path in files("src/graph"):
         place = str(path.relative_to(ROOT / "src/graph").with_suffix(""))
@@ -170,6 +173,7 @@ def test_the_check_of_layers_sees_nested_imports():
 
 
 def test_only_the_arena_indexes_its_slots():
+    """Code outside of `src/graph/arena` uses queries, not slots by number."""
     broken = []
     for path in sorted((ROOT / "src/graph").rglob("*.rs")):
         if path.is_relative_to(ROOT / "src/graph/arena"):
@@ -192,6 +196,7 @@ class CrateImports:
     """The imports between the files of a crate. A module is a tuple of names; `()` is the root."""
 
     def __init__(self, root):
+        """Reads the imports of every source file below the folder `root`."""
         self.text, self.paths, self.bound, self.globs = {}, {}, {}, {}
         for path in sorted(root.rglob("*.rs")):
             if path.stem in {"tests", "testing"}:
@@ -300,6 +305,7 @@ def test_no_more_than_four_files_of_the_crate_import_each_other():
 
 
 def test_run_code_does_not_name_eviction():
+    """The folders `run` and `autodiff` know evictors by their trait only."""
     for folder in ["run", "autodiff"]:
         for path in files(f"src/graph/{folder}"):
             named = [name for _, name in paths(path, "crate::graph") if name.startswith("budget::eager")]
@@ -317,11 +323,13 @@ PAGES = ["CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in sorted((RO
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_name_files_that_exist(page):
+    """Paths on the pages for maintainers exist."""
     for path in re.findall(r"`((?:src|python|tests|benches|examples|docs|tools)/[\w./]*)`", (ROOT / page).read_text()):
         assert (ROOT / path).exists(), path
 
 
 def test_the_architecture_page_is_short():
+    """The architecture page has at most 300 lines."""
     assert (ROOT / "docs/maintainers/architecture.md").read_text().count("\n") <= 300
 
 
@@ -361,6 +369,7 @@ def types():
 
 
 def test_type_names_are_unique():
+    """Types share a name only if a listed reason explains it."""
     shared = {name: where for name, where in types().items() if len(where) > 1}
     unexplained = {name: where for name, where in shared.items() if name not in SAME_MEANING}
     assert not unexplained, "types that share a name without sharing a meaning: rename them"

@@ -103,6 +103,7 @@ def test_documented_commands_exist():
 
 
 def test_releases_call_the_same_commands():
+    """The workflow of releases calls existing targets of the Makefile."""
     text = (ROOT / ".github/workflows/release.yml").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     called = {target for line in re.findall(r"run: make (.*)", text) for target in line.split()}

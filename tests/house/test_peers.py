@@ -128,6 +128,7 @@ def test_the_page_about_speed_shows_the_rows_of_its_file():
 
 
 def test_publishing_needs_peers():
+    """`benches.peers --publish` fails if no peer is installed."""
     command = [sys.executable, "-m", "benches.peers", "--publish", "--quick"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "--publish: expected peers" in done.stderr
@@ -135,6 +136,7 @@ def test_publishing_needs_peers():
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_channels_last_has_the_same_weights(name):
+    """The channels-last form of a workload has the same weights and inputs, transposed."""
     first = WORKLOADS[name](True)
     last = first.channels_last()
     for key, w in first.weights.items():

@@ -56,6 +56,7 @@ def test_plain_text_and_code_are_not(tmp_path, name, text):
 
 
 def test_long_sentences_and_lines_are_found(tmp_path):
+    """The checker reports long sentences and long lines."""
     report = findings(tmp_path, "a.rs", f"/// {LONG}\n// {'x' * 120}\nfn f() {{}}\n")
     assert len(report.long) == 1 and "26 words" in report.long[0]
     assert len(report.columns) == 2
@@ -95,6 +96,7 @@ def listed(root):
 
 
 def test_long_commit_subjects_are_listed(tmp_path, commit):
+    """A subject of 73 characters is listed, and one of 72 is not."""
     commit("Fix the gradient of relu")
     commit("x" * 72)
     commit("x" * 73)
@@ -124,6 +126,7 @@ def test_a_folder_without_a_repository_has_no_subjects(tmp_path):
 
 
 def test_the_project_is_checked_in_parts(tmp_path, monkeypatch, capsys):
+    """Each part is checked against the limits separately."""
     monkeypatch.setattr(prose, "ROOT", tmp_path)
     monkeypatch.setattr(prose, "PARTS", ("src", "docs"))
     for part in prose.PARTS:

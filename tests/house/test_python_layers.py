@@ -113,12 +113,14 @@ def layer(name):
 
 
 def test_imports_are_found():
+    """The list of imports includes imports inside functions, and excludes imports for types."""
     assert {"modes", "parameter", "compat.names"} <= IMPORTS["__init__"], "in the module, and in a function"
     assert "files.network_file" in IMPORTS["parameter"], "in a function"
     assert "initializer" not in IMPORTS["parameter"], "for types alone"
 
 
 def test_order_names_what_exists():
+    """The list of layers has no duplicates and names existing modules."""
     assert len(ORDER) == len(set(ORDER))
     assert set(ORDER) <= MODULES.keys()
     assert NEVER.keys() <= set(ORDER)
@@ -126,6 +128,7 @@ def test_order_names_what_exists():
 
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_imports_go_downwards(name):
+    """No module of the package imports from a layer above its own."""
     rank = ORDER.index(layer(name))
     upwards = sorted(each for each in IMPORTS[name] if ORDER.index(layer(each)) > rank)
     assert not upwards, f"{name} is in {layer(name)}, which is below what it imports"
@@ -140,6 +143,7 @@ def test_folders_stay_apart(folder):
 
 
 def test_native_code_imports_nothing_of_nnabla():
+    """Only the table of paths connects native modules with `compat`."""
     for name, imported in IMPORTS.items():
         if not name.startswith("compat"):
             taken = {each for each in imported if each.startswith("compat")}
@@ -147,6 +151,7 @@ def test_native_code_imports_nothing_of_nnabla():
 
 
 def test_no_module_imports_itself_by_others():
+    """Modules do not import each other in a cycle."""
     left = dict(IMPORTS)
     while ends := [name for name, imported in left.items() if not imported & left.keys()]:
         for name in ends:

@@ -38,6 +38,7 @@ def test_every_public_name_is_on_a_page(reference):
 
 
 def test_missing_names_are_found(reference):
+    """A public name that no page of the reference lists is reported."""
     del reference.SUBJECTS["Solvers"], reference.FAMILIES["Signals"]
     missing = set(reference.missing())
     assert {"solvers.Adam", "learning_rate_scheduler.StepScheduler", "functions.stft"} <= missing
@@ -62,6 +63,7 @@ def test_aliases_are_shown_under_the_name_of_the_object(reference):
 
 
 def test_pages_have_names_of_their_own(reference):
+    """No two pages of the reference have the same path, and no page is empty."""
     paths = [page.path for page in reference.pages()]
     assert len(paths) == len(set(paths))
     assert all(page.names for page in reference.pages())
@@ -98,6 +100,7 @@ def test_docstrings_of_the_core_have_sections(documented):
 
 
 def test_missing_members_are_found(documented):
+    """A method that the documented class lacks is reported."""
     package, docstrings = documented
     solver = package["solvers.Solver"]
     taken = solver.members.pop("update")
@@ -106,6 +109,7 @@ def test_missing_members_are_found(documented):
 
 
 def test_solvers_lead_to_their_methods(documented):
+    """The page of each solver links to the base class with the methods."""
     package, _ = documented
     assert "[`Solver`][kinnor.solvers.Solver]" in package["solvers.Adam"].docstring.value
 
@@ -114,6 +118,7 @@ DECLARED = {name: (inputs, args) for name, _, inputs, args, _ in _core.declarati
 
 
 def test_formulas_match_computed_gradients(monkeypatch):
+    """Gradient formulas on the site equal computed gradients."""
     facts = site("facts", monkeypatch)
     assert facts.ELEMENTWISE.keys() | facts.FACTS.keys() <= set(F.__all__)
     for name, formulas in facts.ELEMENTWISE.items():
@@ -134,6 +139,7 @@ def test_every_function_has_a_gradient_and_a_cost(monkeypatch, reference):
 
 
 def test_documented_zero_gradients_are_zero(monkeypatch):
+    """Functions listed with a zero gradient have one."""
     for name in site("facts", monkeypatch).CONSTANT & TABLE.keys():
         for row in TABLE[name]:
             kinds = [kind for _, kind in DECLARED[name][0]]

@@ -22,6 +22,7 @@ def examples(documented):
 
 @pytest.mark.parametrize(("module", "name"), NAMES, ids=[f"{module.__name__}.{name}" for module, name in NAMES])
 def test_has_an_example_that_runs(module, name):
+    """Each public function has a docstring example that uses it and prints the shown value."""
     documented = getattr(module, name)
     found = examples(documented)
     assert found, f"{name}: add an example to its docstring"

@@ -35,6 +35,7 @@ def check(path, cache):
 
 
 def test_a_program_with_annotations_is_accepted(tmp_path):
+    """mypy accepts a fully annotated program."""
     status, said = check(HERE / "typed_program.py", tmp_path)
     assert status == 0, said
 
@@ -63,12 +64,14 @@ if find_spec("pyright") and shutil.which("node"):  # Node.js is not installed wi
         assert found_by_pyright((HERE / "typed_program.py").read_text(), tmp_path) == []
 
     def test_mistakes_are_reported_by_pyright(tmp_path):
+        """pyright reports an error in each line with a mistake, and no other."""
         errors = found_by_pyright(HEAD + "\n".join(MISTAKES) + "\n", tmp_path)
         found = {each["range"]["start"]["line"] - HEAD.count("\n") for each in errors}
         assert found == set(range(len(MISTAKES)))
 
 
 def test_the_program_runs(tmp_path, capsys):
+    """The annotated program also runs."""
     typed_program.main(tmp_path)
     assert "Adam.update" in capsys.readouterr().out
 
@@ -102,6 +105,7 @@ from typed_program import Net
 
 
 def test_mistakes_are_reported(tmp_path):
+    """mypy reports the expected error in each line with a mistake."""
     program = tmp_path / "program.py"
     program.write_text(HEAD + "\n".join(MISTAKES) + "\n")
     status, said = check(program, tmp_path)

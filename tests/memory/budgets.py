@@ -10,6 +10,7 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 SHAPE = (64, 1024)
+"""Shape of each value of a chain."""
 BYTES = 4 * 64 * 1024
 """Bytes of an array that is large enough to be counted immediately, not in batches."""
 SLACK = 8192
@@ -54,6 +55,7 @@ def retained(loss, leaves):
 WAYS = [by_backward, by_autodiff, by_grad, retained]
 """Ways to differentiate a loss."""
 ways = pytest.mark.parametrize("way", WAYS)
+"""Runs a test for each way to differentiate."""
 
 
 def step(program, leaves, budget, way=by_backward, seed=5):

@@ -32,8 +32,9 @@ fn barrier(is_there: bool) {
     }
 }
 
-/// Address of the modelled memory, and flag of `Storage::place`.
+/// The address of the modelled memory, in the word `Storage::place`.
 const ADDRESS: usize = 4096;
+/// Flag in that word: the memory is set aside.
 const ASIDE: usize = 32;
 
 mod array {
@@ -97,6 +98,7 @@ mod array {
     /// A write to a watched storage is noticed: `Storage::watch` on one thread, `Storage::take_back` and
     /// `Storage::touch` on the other. A thread whose argument is false leaves out its barrier.
     fn watched(watcher: bool, writer: bool) {
+        /// Flag: a `Gone` watches the storage.
         const WATCHED: u8 = 1;
         let place = Arc::new(AtomicUsize::new(ADDRESS | ASIDE));
         let watched = Arc::new(AtomicU8::new(0));
@@ -163,11 +165,17 @@ mod array {
 
     /// Freed memory waits for runs that may read it: `reclaim::enter`, `leave`, `release` and `advance`.
     struct Reclaim {
+        /// The number of the current epoch.
         epoch: AtomicU64,
+        /// Active runs of even and of odd epochs.
         runs: [AtomicUsize; 2],
+        /// True for each parity of epochs in which the memory was freed.
         freed: Mutex<[bool; 2]>,
+        /// The number of freed blocks that wait for runs.
         waiting: AtomicUsize,
+        /// The address of the memory, zero once it is freed.
         place: AtomicUsize,
+        /// The memory.
         memory: UnsafeCell<i32>,
     }
 
@@ -271,9 +279,13 @@ mod array {
 
     /// Fingerprints, see `src/array/versions.rs`: data derived from half-written values is not found again.
     fn fingerprint(wrote: Option<Ordering>, take: Ordering) {
+        /// No fingerprint, as `Fingerprint::NONE`.
         const NONE: u64 = 0;
+        /// A storage of one element.
         struct Named {
+            /// The fingerprint of the element.
             fingerprint: AtomicU64,
+            /// The element.
             element: AtomicUsize,
         }
         /// `Storage::fingerprint`. The checker runs it once in each thread, with another new number.
@@ -312,13 +324,20 @@ mod array {
 
     /// Shelves of scratch memory: `workspace::Own`. Each of two threads adds a shelf, or finds the other one free.
     fn shelves(append: Ordering, claim: Ordering, leave: Ordering) {
+        /// The cached block of one thread.
         struct Shelf {
+            /// 1 while a thread owns the shelf, else 0.
             owned: AtomicUsize,
+            /// The block.
             block: UnsafeCell<i32>,
+            /// The number of the next shelf in the list, 0 at the end.
             next: UnsafeCell<usize>,
         }
+        /// The list of shelves, which are numbered from 1.
         struct All {
+            /// The number of the first shelf, 0 for an empty list.
             first: AtomicUsize,
+            /// The shelves, in the list or not.
             shelves: [Shelf; 2],
         }
         /// `Own::new`, use of a block, and `drop`. Shelf `spare` is the one that the thread adds if it finds none.
@@ -371,16 +390,24 @@ mod array {
 mod pool {
     use super::*;
 
+    /// Bit of the gate: helpers may take chunks of the loop.
     const OPEN: u64 = 1 << 31;
+    /// Bit of the gate: the caller sleeps until the last helper leaves.
     const CALLER_SLEEPS: u64 = 1 << 30;
+    /// Mask of the number of helpers inside.
     const INSIDE: u64 = CALLER_SLEEPS - 1;
+    /// One loop in the number of the loop, which the high bits of the gate count.
     const LOOP: u64 = 1 << 32;
 
     /// A pool with one helper, whose loops have two chunks.
     struct Pool {
+        /// The number of the loop, the bits `OPEN` and `CALLER_SLEEPS`, and the number of helpers inside.
         gate: AtomicU64,
+        /// The current loop: a number that each chunk stores.
         work: UnsafeCell<u64>,
+        /// The number of chunks that threads have claimed.
         claimed: AtomicUsize,
+        /// The result of each chunk.
         chunks: [UnsafeCell<u64>; 2],
     }
 
@@ -427,8 +454,8 @@ mod pool {
         }
     }
 
-    /// A caller runs two loops while a helper looks at the gate twice. The orderings are those of `share` and of
-    /// `serve`.
+    /// A caller runs two loops while a helper looks at the gate twice. The arguments are the orderings of
+    /// `share` and of `serve`.
     fn gate(caller: [Ordering; 2], helper: [Ordering; 2]) {
         let pool = Arc::new(Pool {
             gate: AtomicU64::new(0),
@@ -519,8 +546,11 @@ mod graph {
     /// The run locks of `src/graph/arena/run_lock.rs`, for a graph of two functions.
     #[derive(Default)]
     struct RunLocks {
+        /// True for each function that a run uses.
         busy: [bool; 2],
+        /// The number of runs that lock their functions individually.
         single: usize,
+        /// The functions of a run that did not mark them as busy yet.
         leased: Option<Vec<usize>>,
     }
 
@@ -598,7 +628,9 @@ mod graph {
     /// A mark of `src/graph/arena/validity.rs`, which a dropped plan sets without the lock of the arena. `together` is
     /// false to change it by a load and a store.
     fn plan_mark(together: bool) {
+        /// A premise of the plan has changed.
         const OUTDATED: u8 = 1;
+        /// A tensor has other memory.
         const MOVED: u8 = 2;
         let mark = Arc::new(AtomicU8::new(MOVED));
         let own = Arc::clone(&mark);

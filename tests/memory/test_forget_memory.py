@@ -10,6 +10,7 @@ import kinnor.parametric_functions as PF
 from kinnor import autodiff
 
 N = 1 << 16
+"""Elements of an array."""
 ONE = 4 * N
 """Bytes of an array of `N` elements."""
 
@@ -27,6 +28,7 @@ def big():
 
 
 def test_a_chain_takes_the_memory_of_three_arrays():
+    """An eager segment needs its input, its output and one value between."""
     x = big()
     with nn.auto_forward():
         nn.reset_peak_memory()
@@ -50,6 +52,7 @@ def test_a_second_forward_run_takes_as_much_memory():
 
 
 def test_nothing_requires_grad_the_first_time():
+    """A segment runs without gradients at first, and with gradients in the backward run."""
     seen = []
 
     def func(x):

@@ -7,6 +7,7 @@ import kinnor as nn
 import kinnor.functions as F
 
 N = 1 << 18
+"""Elements of an array."""
 
 
 def live():
@@ -57,6 +58,7 @@ def test_memory_is_freed_after_its_last_use(x):
 
 
 def test_memory_of_held_variables_stays(x):
+    """A clearing run keeps memory that a variable held by the program reaches."""
     seen = []
     y = reshaped_chain(x, 3, seen)
     for _ in range(3):
@@ -90,6 +92,7 @@ def test_leaves_and_values_with_other_readers_stay(x):
 
 
 def test_gradients_do_not_change(x):
+    """Clearing memory that functions share in place changes no gradient."""
     x.need_grad = True
     y = reshaped_chain(x, 3, [])
     loss = F.mean(y)

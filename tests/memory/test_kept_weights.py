@@ -11,7 +11,9 @@ import kinnor.solvers as S
 
 rng = np.random.default_rng(3)
 X = rng.standard_normal((2, 48, 8, 8)).astype(np.float32)
+"""A batch of images, the input of each layer."""
 W = rng.standard_normal((64, 48, 3, 3)).astype(np.float32)
+"""The weight of a convolution."""
 
 
 @pytest.fixture(params=["convolution", "deconvolution", "affine"])
@@ -37,6 +39,7 @@ class Net:
     """A layer whose weight may change between runs."""
 
     def __init__(self, layer, w):
+        """Builds `layer(x, w)` for the input `X`."""
         self.layer, self.w = layer, w
         self.x = nn.Variable.from_numpy_array(X, need_grad=True)
         self.y = layer(self.x, w)
@@ -251,6 +254,7 @@ class Recurrent:
     """An LSTM of some steps, with products by one more matrix. Nothing is cached while views of the weights exist."""
 
     def __init__(self, seed=5):
+        """Makes weights, inputs and a solver from a seed."""
         rng = np.random.default_rng(seed)
         shapes = {"w": (64 + 96, 4 * 96), "v": (96, 96)}
         weights = {n: rng.standard_normal(s).astype(np.float32) / 10 for n, s in shapes.items()}

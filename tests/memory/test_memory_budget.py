@@ -12,6 +12,7 @@ import kinnor.parametric_functions as PF
 from kinnor import _core, autodiff
 
 SHAPE = (64, 1024)
+"""Shape of each value of a chain."""
 BYTES = 4 * 64 * 1024
 """Bytes of an array that is large enough to be counted immediately, not in batches."""
 
@@ -78,6 +79,7 @@ def least(loss):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 64])
 def test_a_chain_takes_the_planned_memory(n):
+    """The measured peak of a chain equals the peak that the plan report states."""
     x, loss = leaf_and_loss(n)
     plain, peak = step(loss, [x])
     assert abs(peak - facts(loss)["peak_clearing"]) < 4096
@@ -97,6 +99,7 @@ def test_a_chain_needs_about_twice_the_square_root_of_its_length():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_any_graph_stays_within_its_budget(seed):
+    """Random graphs stay within any sufficient budget, with unchanged gradients."""
     leaves, loss = net(seed)
     plain, _ = step(loss, leaves)
     low, high = least(loss), facts(loss)["peak_clearing"]
@@ -147,6 +150,7 @@ def train(loss, x, steps=3, **options):
 
 
 def test_a_network_learns_the_same():
+    """Training under any budget gives the same bits as without."""
     results = []
     for part in (None, 0.0, 0.3, 0.7):
         with nn.parameter_scope("", {}):
@@ -219,6 +223,7 @@ def expected(x, n):
 
 
 def test_backward_frees_memory_under_a_budget():
+    """After a budgeted step, `backward` without a new forward run raises ClearedError."""
     x, loss = leaf_and_loss(20)
     with nn.memory_budget(least(loss)):
         loss.forward()
@@ -253,6 +258,7 @@ def test_a_step_with_a_budget_may_follow_one_without():
 
 
 def test_evaluation_needs_two_values_at_a_time():
+    """Without gradients, a chain runs in the memory of its input and two values."""
     x = nn.Variable(SHAPE)
     h = x
     for _ in range(20):
@@ -265,6 +271,7 @@ def test_evaluation_needs_two_values_at_a_time():
 
 
 def test_memory_in_a_hook_is_within_the_budget():
+    """Live memory stays within the budget whenever a hook is called."""
     x, loss = leaf_and_loss(30)
     budget = least(loss)
     step(loss, [x], memory_budget=budget)
@@ -276,6 +283,7 @@ def test_memory_in_a_hook_is_within_the_budget():
 
 
 def test_clearing_frees_memory_immediately():
+    """A clearing run of a chain needs the memory of three arrays."""
     x, loss = leaf_and_loss(30)
     step(loss, [x])
     before = nn.memory_stats()["live"]
@@ -285,6 +293,7 @@ def test_clearing_frees_memory_immediately():
 
 
 def test_values_of_half_the_size_take_half_the_memory():
+    """Budgets count the bytes of half-precision values."""
     with nn.context_scope(nn.Context(["cpu:half"])):
         x, loss = leaf_and_loss(16)
     plain, _ = step(loss, [x])
@@ -295,6 +304,7 @@ def test_values_of_half_the_size_take_half_the_memory():
 
 
 def test_the_report_is_readable():
+    """`plan_report` lists functions and the fate of their values, with and without a budget."""
     x, loss = leaf_and_loss(3)
     text = nn.plan_report(loss)
     assert [line.split()[1] for line in text.splitlines()[1:5]] == ["Tanh"] * 3 + ["Mean"]
@@ -313,6 +323,7 @@ def test_the_report_is_readable():
 
 
 def test_autodiff_goes_through_a_budgeted_graph():
+    """`autodiff` gives the same gradients after a forward run under a budget."""
     x, loss = leaf_and_loss(20)
     expected, _ = step(loss, [x])
     budget = least(loss)

@@ -36,6 +36,7 @@ from kinnor import _core, autodiff
 @ways
 @pytest.mark.parametrize("n", [1, 2, 7, 50])
 def test_a_chain_stays_within_its_budget(n, way):
+    """An eager chain stays within any sufficient budget, with unchanged gradients."""
     x = wide_leaf()
     plain, _ = step(lambda x: chain_loss(x, n), [x], None, way)
     for values in (5, 6, 8, 12, 25, 60):
@@ -196,6 +197,7 @@ def values_of(loss):
 
 
 def test_evicted_values_are_recomputed_when_read():
+    """Reading an evicted value restores it."""
     x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):
@@ -279,6 +281,7 @@ def test_a_network_learns_the_same():
 
 @ways
 def test_several_losses_over_one_trunk(way):
+    """Losses over shared functions are differentiated in any order under a budget."""
     x = wide_leaf()
 
     def both(x):

@@ -11,9 +11,11 @@ import kinnor.functions as F
 from kinnor import autodiff
 
 SHAPE = (64, 1024)
+"""Shape of each value of a chain."""
 BYTES = 4 * 64 * 1024
 """Size of one array of the shape."""
 SLACK = 4096
+"""Bytes by which a measured peak may exceed the budget."""
 
 
 def two(n):
@@ -63,6 +65,7 @@ def least(losses):
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("n", [1, 2, 8, 30])
 def test_every_order_stays_within_the_budget(net, n):
+    """Several losses of one graph may run backward in any order within the budget."""
     x, losses = net(n)
     plain = [step(x, losses, order)[0] for order in itertools.permutations(range(len(losses)))]
     most = (2 * n + 12) * 2 * BYTES
@@ -75,6 +78,7 @@ def test_every_order_stays_within_the_budget(net, n):
 
 
 def test_a_trunk_is_not_kept_for_both():
+    """Two losses over a shared chain need less memory than keeping the chain."""
     _, losses = two(64)
     assert least(losses) < 30 * BYTES
 
@@ -111,6 +115,7 @@ def test_a_loss_that_is_not_differentiated():
 
 
 def test_autodiff_goes_through_several_ends():
+    """`autodiff.backward` of several losses after a budgeted `forward_all` is right."""
     x, losses = two(12)
     plain, _ = step(x, losses, (0, 1))
     with nn.memory_budget(least(losses)):

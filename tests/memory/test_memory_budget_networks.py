@@ -15,6 +15,7 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 DEPTH = 50
+"""Number of layers."""
 BATCH = 65536
 """Bytes that a thread may allocate or free before other threads see it."""
 SHAPES = {"affine": (512, 64), "convolution": (4, 8, 24, 24)}
@@ -76,6 +77,7 @@ def refusal(build, budget):
 
 @pytest.mark.parametrize("fresh", [True, False])
 def test_measured_memory_is_within_the_budget(network, fresh):
+    """Eager steps of deep networks stay within budgets, with unchanged gradients."""
     build, _ = network
     plain, most = step(build, None)
     there = nn.memory_stats()["live"]
@@ -87,6 +89,7 @@ def test_measured_memory_is_within_the_budget(network, fresh):
 
 
 def test_the_error_reports_the_need(network):
+    """The error for a small budget states a need that suffices when it is raised to it."""
     build, x = network
     step(build, None)
     there = nn.memory_stats()["live"]

@@ -15,6 +15,7 @@ class Double(nn.function.PythonFunction):
     """A user's function that doubles its input and counts its calls."""
 
     def __init__(self, calls, fail=False):
+        """Makes a function that appends each call to `calls`, and fails backward if `fail`."""
         super().__init__()
         self.calls, self.fail = calls, fail
 
@@ -46,6 +47,7 @@ class Double(nn.function.PythonFunction):
 
 
 def test_functions_of_users_run_once():
+    """A user's function is not run again to restore values, because it may not be repeatable."""
     x = wide_leaf()
     calls = []
 
@@ -100,6 +102,7 @@ def test_an_exception_in_the_middle_leaves_the_graph_usable(way):
 
 
 def test_threads_have_budgets_of_their_own():
+    """Threads with different budgets each stay within their own."""
     plain, _ = step(lambda x: chain_loss(x, 40), [wide_leaf()], None)
     leaves = [wide_leaf() for _ in range(3)]
     for x in leaves:
@@ -126,6 +129,7 @@ def test_threads_have_budgets_of_their_own():
 
 
 def test_another_thread_may_run_backward():
+    """A graph built under a budget may run backward on another thread."""
     x = wide_leaf()
     others = rest(x)
     plain, _ = step(lambda x: chain_loss(x, 20), [x], None)
@@ -164,6 +168,7 @@ def test_values_of_half_the_size_and_other_types():
 
 
 def test_persistent_values_stay():
+    """Persistent values are not evicted."""
     x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 9 * BYTES):
@@ -180,6 +185,7 @@ def test_persistent_values_stay():
 
 
 def test_forget_under_a_budget():
+    """`forget` works within a memory budget."""
     x = wide_leaf()
 
     def program(x):
@@ -198,6 +204,7 @@ def test_forget_under_a_budget():
 
 
 def test_a_report_lists_evicted_values():
+    """`plan_report` of an eager graph lists which values are kept, evicted and dropped."""
     x = wide_leaf()
     others = rest(x)
     with nn.auto_forward(), nn.memory_budget(others + 8 * BYTES):

@@ -27,8 +27,11 @@ def shortage(first=0, count=MANY):
 
 
 N = 3000
+"""Elements of an array."""
 OLD = np.arange(N, dtype=np.float32)
+"""Values before a write."""
 NEW = np.arange(N, dtype=np.float64)[::-1].copy()
+"""Values to write, of another element type."""
 
 
 def leaf_with_gradient():
@@ -154,6 +157,7 @@ def everything(solver, parameters):
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", ["Adam", "Momentum", "AdamW", "Lamb"])
 def test_a_solver_without_memory_changes_nothing(name, call, dtypes):
+    """A method of a solver that runs out of memory leaves everything unchanged."""
     solver, parameters = solver_with(name, dtypes)
     CALLS[call](solver)
     expected = everything(solver, parameters)
@@ -175,13 +179,16 @@ def test_a_solver_without_memory_changes_nothing(name, call, dtypes):
 
 
 X = np.random.default_rng(0).standard_normal((4, 3, 8, 8)).astype(np.float32)
+"""A batch of images."""
 T = np.random.default_rng(1).integers(0, 5, (4, 1))
+"""The labels of the batch."""
 
 
 class Training:
     """A new network and solver, with nothing allocated yet."""
 
     def __init__(self, at_once):
+        """Makes the network and its solver, for eager or static runs."""
         nn.clear_parameters()
         nn.seed(3)
         self.at_once = at_once

@@ -85,6 +85,7 @@ def big_pages(tmp_path_factory):
 
 @pytest.mark.parametrize("page", [16 << 10, 64 << 10])
 def test_live_arrays_survive_freed_neighbours(big_pages, page):
+    """Returning memory to a system with large pages does not damage live arrays."""
     found = big_pages(page, "-c", LIVE)
     assert found.returncode == 0, found.stderr
 

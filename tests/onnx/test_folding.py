@@ -42,6 +42,7 @@ def mixed(x):
 @pytest.mark.parametrize("extension", ["onnx", "nnp"])
 @pytest.mark.parametrize("network", [resnet, densenet, mixed], ids=lambda network: network.__name__)
 def test_folded_graphs_give_the_same_numbers(tmp_path, network, extension):
+    """A loaded model, folded, agrees with the same model unfolded."""
     x = nn.Variable((2, 3, 32, 32))
     network(x)
     shaken()
@@ -89,6 +90,7 @@ def test_layers_with_other_consumers_are_not_folded(normalized):
 
 @pytest.mark.parametrize("name", ["net.onnx", "net.nnp"])
 def test_changed_parameters_take_effect(normalized, name):
+    """`get_parameters` ends folding, so that later changes of parameters apply."""
     folder, x = normalized
     model = (kinnor.onnx if name.endswith("onnx") else nn).load(folder / name)
     before = model(x)
@@ -123,6 +125,7 @@ def test_graphs_of_several_shapes_share_folded_weights(normalized, name):
 
 
 def test_a_network_held_by_the_caller_is_not_folded(normalized):
+    """Changes of parameters reached through `model.network` apply."""
     folder, x = normalized
     model = nn.load(folder / "net.nnp")
     before = model(x)
@@ -171,6 +174,7 @@ def test_hard_gates_become_hard_swish(tmp_path):
 
 
 def test_recurrent_inference_saves_nothing_for_gradients(tmp_path):
+    """A loaded recurrent network runs with `training=False`."""
     x = nn.Variable((5, 2, 3))
     h, c = (nn.Variable.from_numpy_array(np.zeros((1, 1, 2, 4), np.float32)) for _ in "hc")
     w = nn.parameter.get_parameter_or_create("w", (1, 4, 4, 7))
@@ -199,6 +203,7 @@ def test_recurrent_inference_saves_nothing_for_gradients(tmp_path):
 
 
 def test_intermediate_results_of_folding_are_freed(tmp_path):
+    """Folding keeps the folded weight and frees the arrays that it was computed from."""
     x = nn.Variable((2, 64))
     w = nn.parameter.get_parameter_or_create("w", (64, 64), np.eye(64, dtype=np.float32), True)
     y = F.affine(x, F.transpose(F.exp(w * 0.5) + w, (1, 0)))

@@ -18,6 +18,7 @@ class Net:
     """Builds an ONNX model node by node. Values are known by their names."""
 
     def __init__(self, shape, dtype="uint8"):
+        """Begins a model with one float input, whose levels have the type `dtype`."""
         self.nodes, self.held, self.dtype, self.shape = [], [], np.dtype(dtype), shape
         self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
 
@@ -240,6 +241,7 @@ def test_quantized_outputs_and_float_outputs():
 
 
 def test_training_uses_floats():
+    """A quantized model called with a variable computes in floats, so that it has gradients."""
     net = Net((2, 5))
     h = net.between("x", 0.01, 128)
     y = net.between(net.node("MatMul", h, net.weight(5, 6)[0]), 0.02, 128)

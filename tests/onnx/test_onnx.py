@@ -366,6 +366,7 @@ def test_operators_of_transformers(tmp_path):
 
 
 def test_functions_of_a_file_are_inlined():
+    """An operator that the file defines by other operators is computed."""
     body = [helper.make_node("Relu", ["a"], ["h"]), helper.make_node("Add", ["h", "a"], ["b"])]
     versions = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
     function = helper.make_function("mine", "Both", ["a"], ["b"], body, versions[:1])
@@ -418,6 +419,7 @@ def affine(tmp_path):
 
 
 def test_batch_sizes_are_symbolic(affine):
+    """A model with a symbolic batch takes batches of any size, and refuses other shapes."""
     model = kinnor.onnx.load(affine[0])
     assert (model.inputs, model.outputs) == (["x"], ["y"])
     for n in (1, 4, 1):
@@ -431,6 +433,7 @@ def test_batch_sizes_are_symbolic(affine):
 
 
 def test_a_loaded_model_is_trained(affine):
+    """A solver trains the parameters of a loaded model."""
     model = kinnor.onnx.load(affine[0])
     x = np.random.default_rng(1).normal(size=(8, 3)).astype(np.float32)
     before = model(x)
@@ -446,6 +449,7 @@ def test_a_loaded_model_is_trained(affine):
 
 
 def test_missing_operators_are_named(tmp_path):
+    """The error for an unknown operator names operator, version and node."""
     node = helper.make_node("RandomUniformLike", ["x"], ["y"], name="the_node")
     path = saved(tmp_path / "net.onnx", [node], [info("x", [2, 2])], [info("y", [2, 2])])
     with pytest.raises(nn.UnsupportedError, match=r"RandomUniformLike-17 \(node 'the_node'\)"):
@@ -453,6 +457,7 @@ def test_missing_operators_are_named(tmp_path):
 
 
 def test_shapes_that_are_computed_are_folded(tmp_path):
+    """A `Reshape` whose target is computed from the input's shape works for any batch."""
     nodes = [
         helper.make_node("Shape", ["x"], ["s"]),
         helper.make_node("Gather", ["s", "zero"], ["n"]),
@@ -515,6 +520,7 @@ def test_integers_are_exact_or_refused(tmp_path, kind, x, constant, told):
 
 
 def test_broken_files_are_refused(tmp_path, affine):
+    """Randomly damaged files raise typed errors, or load."""
     whole = affine[0].read_bytes()
     rng = np.random.default_rng(0)
     refused = 0

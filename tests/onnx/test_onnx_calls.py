@@ -49,6 +49,7 @@ def model():
 
 @pytest.mark.parametrize("n", [2, LARGE])
 def test_inputs_are_not_changed(model, n):
+    """A call changes neither its input nor the outputs of earlier calls."""
     kept = []
     for _ in range(4):
         x = array(n)
@@ -64,6 +65,7 @@ def test_inputs_are_not_changed(model, n):
 
 @pytest.mark.parametrize("n", [2, LARGE])
 def test_outputs_are_the_callers_own(model, n):
+    """Outputs are writable arrays that share no memory with inputs, weights or each other."""
     x = array(n)
     for _ in range(3):
         before = x.copy()
@@ -88,6 +90,8 @@ def test_inputs_in_any_layout(model):
 
 
 def test_no_array_is_held_after_a_call(model):
+    """A model keeps no reference to an input after the call."""
+
     class Array(np.ndarray):
         """An array with a weak reference."""
 
@@ -113,6 +117,7 @@ def test_an_array_that_changes_between_calls_is_read_anew(model):
 
 
 def test_outputs_are_inputs_of_the_next_call(model):
+    """The output of a call may be passed as the next input."""
     x = first = array()
     for k in range(1, 6):
         x, z, *_ = model(x)
@@ -121,6 +126,7 @@ def test_outputs_are_inputs_of_the_next_call(model):
 
 
 def test_plans_stay_cached_while_inputs_change(model):
+    """Calls with other arrays of the same shape make no new plan."""
     x, y = array(), array()
     model(x)
     model(y)
@@ -132,6 +138,7 @@ def test_plans_stay_cached_while_inputs_change(model):
 
 
 def test_inverse_transposes_are_removed():
+    """Transpositions that undo each other are removed without changing outputs."""
     nodes = [
         helper.make_node("Neg", ["x"], ["h"]),
         helper.make_node("Transpose", ["h"], ["first"], perm=[1, 2, 0]),
@@ -191,6 +198,7 @@ def test_graphs_after_computed_shapes_are_built_once_for_each_shape(monkeypatch)
 
 
 def test_computed_boxes_are_selected_again_in_each_call():
+    """`NonMaxSuppression` of computed boxes is not cached between calls."""
     nodes = [
         helper.make_node("Neg", ["x"], ["boxes"]),
         helper.make_node("Neg", ["p"], ["scores"]),

@@ -9,7 +9,9 @@ import kinnor.onnx
 import kinnor.solvers as S
 
 X = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
+"""The declared input of models: rows of two numbers."""
 Y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+"""The declared output of models, of any shape."""
 
 
 def loaded(nodes, inputs=(X,), initializers=()):
@@ -126,6 +128,7 @@ def test_a_graph_inside_of_a_node_reads_outer_values_in_each_call(make, asks):
 
 @pytest.mark.parametrize("make", CAPTURES)
 def test_gradients_reach_outer_values(make):
+    """Gradients flow to variables that inner graphs read from the outer graph."""
     model, expected = make()
     x = nn.Variable.from_numpy_array(np.array([[1.0, -2.0]]), need_grad=True)
     y = model(x)
@@ -156,6 +159,7 @@ def test_a_negative_length_is_symbolic():
 
 
 def test_exponents_and_small_numbers_are_no_parameters():
+    """Exponents, epsilons, masks and bounds in a file are not trained."""
     w = np.eye(2, dtype=np.float32) + 1
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
@@ -187,6 +191,7 @@ def test_exponents_and_small_numbers_are_no_parameters():
 
 
 def test_weights_of_constant_nodes_are_parameters():
+    """`Constant` nodes that feed layers become trainable parameters; tables do not."""
     w = np.arange(4, dtype=np.float32).reshape(2, 2)
     nodes = [
         constant("w", w),
@@ -230,6 +235,7 @@ def test_a_number_in_the_condition_of_a_loop_leaves_one_graph():
 
 
 def test_computed_lengths_are_exact():
+    """Integer arithmetic on lengths is exact."""
     n = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
     nodes = [
         helper.make_node("Mul", ["n", "rate"], ["large"]),

@@ -10,6 +10,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(11)
 DOMAIN = "com.microsoft"
+"""The domain of Microsoft's operators."""
 
 
 def real(*shape):
@@ -213,6 +214,7 @@ def test_lstm_of_levels(settings):
 
 
 def test_lstm_of_levels_has_no_gradient():
+    """Backward of `DynamicQuantizeLSTM` raises UnsupportedError."""
     made, held, feed = lstm_of_levels()
     model = kinnor.onnx.load(model_of([made], feed(3, 1), ["y"], held))
     x = nn.Variable.from_numpy_array(feed(3, 1)["x"], need_grad=True)

@@ -13,6 +13,7 @@ import kinnor.onnx
 OPSETS = [oh.make_opsetid("", 17), oh.make_opsetid("local", 1)]
 """The standard set of operators, and one for functions of the model."""
 X = np.ones((2, 2), np.float32)
+"""The input of all models."""
 
 
 def tensor(name, kind=1, shape=None):

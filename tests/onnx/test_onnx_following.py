@@ -126,6 +126,7 @@ def quantized():
 
 
 NETWORKS = [heads, recurrent, image, quantized]
+"""Functions that make a model and the shape of its input."""
 
 
 @pytest.fixture
@@ -191,6 +192,7 @@ def test_values_that_decide_on_shapes_give_a_graph_for_other_values(built):
 
 
 def test_trained_models_follow_too(built):
+    """A model with changed parameters adapts to new lengths without being built again."""
     proto, shape = heads()
     model = kinnor.onnx.load(proto)
     model.get_parameters()["w"].d *= 2

@@ -11,6 +11,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(5)
 DOMAIN = "ai.onnx.ml"
+"""The domain of operators for classical models."""
 
 
 def real(*shape):

@@ -122,6 +122,7 @@ def test_networks_of_the_examples(tmp_path, monkeypatch):
 
 
 def test_the_command_converts_both_ways(tmp_path, monkeypatch, capsys):
+    """`kinnor convert` between `.nnp` and `.onnx` keeps the outputs of the network."""
     monkeypatch.chdir(tmp_path)
     x = nn.Variable((2, 3, 32, 32))
     y = resnet(x)

@@ -14,6 +14,7 @@ import kinnor.parametric_functions as PF
 from kinnor.onnx import OnnxError
 
 SHAPE = (2, 32, 6, 6)
+"""Shape of a batch of images."""
 
 
 @pytest.fixture
@@ -83,6 +84,7 @@ def test_other_shapes_and_variables_find_their_parameters(saved):
 
 @pytest.mark.parametrize("is_called", [True, False])
 def test_copies_have_parameters_of_their_own(saved, is_called):
+    """A copied or unpickled model works after its file is gone."""
     path, wanted = saved
     model = kinnor.onnx.load(path)
     y = model(given())
@@ -123,6 +125,7 @@ def test_a_constant_reshaped_in_place_stays(tmp_path):
 
 @pytest.mark.skipif(os.name != "posix", reason="a file that is open cannot be deleted")
 def test_another_shape_reads_no_parameter_again(saved, monkeypatch):
+    """Calls with new batch sizes do not reload freed parameters."""
     path, wanted = saved
     model = kinnor.onnx.load(path)
     model(given())

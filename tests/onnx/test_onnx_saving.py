@@ -267,6 +267,7 @@ def test_inputs_of_whole_numbers(tmp_path):
 
 @pytest.mark.parametrize("kind", ["onnx", "nnp"])
 def test_what_is_no_network_is_not_written(tmp_path, kind):
+    """Wrong outputs and inputs are refused by both formats, and no file is written."""
     x, y = network()
     path, other = tmp_path / f"net.{kind}", nn.Variable((1, 2))
 
@@ -302,6 +303,7 @@ def test_files_of_the_other_format_are_named(tmp_path):
 
 @pytest.mark.parametrize("name", kinnor.onnx.write.saving.ELSEWHERE)
 def test_arguments_of_pytorch_are_explained(tmp_path, name):
+    """Arguments of `torch.onnx.export` suggest the argument of `onnx.save`."""
     x, y = network()
     with pytest.raises(TypeError, match=f"got an argument '{name}'; .*`?(opset|inputs|outputs|free_batch)"):
         kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x}, **{name: ["x"]})
@@ -309,6 +311,7 @@ def test_arguments_of_pytorch_are_explained(tmp_path, name):
 
 @pytest.mark.parametrize("ending", saving.OF_OTHERS)
 def test_endings_of_other_formats_are_refused(tmp_path, ending):
+    """Extensions of other formats are refused with a suggestion."""
     x = nn.Variable((1, 3))
     path = tmp_path / f"net{ending.upper()}"
     with pytest.raises(nn.ArgumentError, match=r"onnx\.save: expected a path that ends in \.onnx, got .*; ") as raised:
@@ -317,6 +320,7 @@ def test_endings_of_other_formats_are_refused(tmp_path, ending):
 
 
 def test_models_have_the_methods_of_modules(tmp_path):
+    """A loaded model has `named_parameters`, `train` and `eval`, and fits into a solver."""
     network = nn.layers.Sequential(nn.layers.Linear(3, 4), nn.layers.BatchNorm1d(4), nn.layers.Linear(4, 2)).eval()
     x = nn.Variable((1, 3))
     nn.onnx.save(network(x), tmp_path / "net.onnx", inputs={"x": x})

@@ -10,7 +10,9 @@ import kinnor.functions as F
 import kinnor.onnx
 
 FLOAT = helper.make_tensor_type_proto(TensorProto.FLOAT, None)
+"""The type of a float tensor of any shape."""
 SEQUENCE = helper.make_sequence_type_proto(FLOAT)
+"""The type of a sequence of float tensors."""
 KINDS = {
     "x": FLOAT,
     "y": FLOAT,

@@ -18,6 +18,7 @@ import kinnor.onnx
 
 RNG = np.random.default_rng(3)
 W = RNG.standard_normal((4, 3)).astype(np.float32)
+"""The weight of the network."""
 
 
 def network():
@@ -50,7 +51,9 @@ def network():
 
 
 FEED = {"x": RNG.standard_normal((5, 4)).astype(np.float32), "n": np.array([2, -3])}
+"""Inputs of the network by name."""
 Y = np.tanh(FEED["x"] @ W)
+"""The expected first output for `FEED`."""
 
 
 @pytest.fixture
@@ -94,6 +97,7 @@ def test_external_data_of_a_model_in_memory(tmp_path):
 
 
 def test_what_is_no_model_in_memory_is_refused_in_few_words():
+    """Bytes that are no model raise a short error."""
     for content in (b"none", RNG.bytes(100_000), b""):
         with pytest.raises(kinnor.onnx.OnnxError) as caught:
             kinnor.onnx.load(content)
@@ -103,6 +107,7 @@ def test_what_is_no_model_in_memory_is_refused_in_few_words():
 
 
 def test_descriptions_equal_those_of_onnx_runtime(session, reference):
+    """Names, types, shapes and metadata equal ONNX Runtime's."""
     for get in ("get_inputs", "get_outputs"):
         found = [(x.name, x.type, x.shape) for x in getattr(session, get)()]
         assert found == [(x.name, x.type, x.shape) for x in getattr(reference, get)()]
@@ -127,6 +132,7 @@ def test_types_that_are_no_tensors_are_described():
 
 @pytest.mark.parametrize("names", [None, [], ["y"], ["m", "y"], ["y", "y"]])
 def test_outputs_are_chosen(session, reference, names):
+    """`run` computes the requested outputs in the requested order."""
     for y, wanted in zip(session.run(names, FEED), reference.run(names, FEED), strict=True):
         assert y.dtype == wanted.dtype
         np.testing.assert_allclose(y, wanted, rtol=1e-6)
@@ -152,6 +158,7 @@ def test_inputs_that_do_not_fit_are_refused(session):
 
 
 def test_lists_and_swapped_bytes_are_inputs(session):
+    """Inputs may be lists, or arrays of the other byte order."""
     feed = {"x": FEED["x"].astype(">f4"), "n": [2, -3]}
     y, m = session.run(None, feed)
     np.testing.assert_allclose(y, Y, rtol=1e-6)
@@ -159,6 +166,7 @@ def test_lists_and_swapped_bytes_are_inputs(session):
 
 
 def test_threads_share_a_session(session):
+    """Threads may run one session at the same time."""
     feeds = [{"x": RNG.standard_normal((k, 4)).astype(np.float32), "n": np.arange(k)} for k in (1, 2, 5, 9)]
 
     def work(k):
@@ -278,6 +286,7 @@ print(ort.__version__, getattr(ort, "__kinnor__", None))
 
 
 def test_programs_for_onnx_runtime_run_unchanged(tmp_path):
+    """A program that imports `onnxruntime` runs on Kinnor, with its errors."""
     onnx.save(network(), tmp_path / "net.onnx")
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "kinnor.compat.onnxruntime", "program.py"]

@@ -15,6 +15,7 @@ import kinnor.functions as F
 import kinnor.solvers as S
 
 BATCH = 32
+"""Examples in a batch."""
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 PAGE = Path(__file__).parents[2] / "docs/accuracy.md"
+"""The page with the tables of errors."""
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.read_text().splitlines() if line[:1] == "|"
 ]

@@ -87,6 +87,7 @@ def test_dropout_and_its_gradient_use_the_same_mask():
 
 
 def test_dropout_keeps_the_mean():
+    """Dropout of attention weights keeps the mean output, and draws a new mask in each run."""
     arrays = np.zeros((1, 40, 4)), np.zeros((1, 500, 4)), np.ones((1, 500, 1))
     y = F.scaled_dot_product_attention(*map(nn.Variable.from_numpy_array, arrays), dropout=0.4)
     y.forward()
@@ -181,6 +182,7 @@ def test_heads(given, at_once):
 
 
 def test_invalid_arguments_are_refused():
+    """Attention refuses shapes, masks and arguments that do not fit."""
     q, k, v = (nn.Variable(s) for s in ((2, 3, 4), (2, 5, 4), (2, 5, 6)))
     for bad in ((q, k, nn.Variable((2, 4, 6))), (q, nn.Variable((2, 5, 3)), v), (q, nn.Variable((1, 5, 4)), v)):
         with pytest.raises(nn.ShapeError, match="scaled_dot_product_attention: expected query, key and value"):

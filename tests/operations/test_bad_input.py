@@ -26,6 +26,7 @@ from kinnor.utils.learning_rate_scheduler import (
 )
 
 THROWING = Path(__file__).with_name("throwing.py")
+"""The program that makes random calls."""
 
 
 @pytest.mark.parametrize(
@@ -112,6 +113,7 @@ def test_function_called_with_another_number_of_inputs():
 
 
 def test_none_is_no_dtype():
+    """`cast(None)` is refused."""
     with pytest.raises(TypeError, match="expected a dtype"):
         nn.NdArray((2,)).cast(None)
 
@@ -130,7 +132,9 @@ def test_array_as_index_of_a_variable():
 
 
 X = nn.Variable((2, 3))
+"""A variable as an argument of calls."""
 V = nn.Variable((2, 3), need_grad=True)
+"""A variable that requires a gradient, as an argument of calls."""
 TOLD = {
     "affine: expected `n_outmaps`": lambda: PF.affine(X, 0),
     "affine: expected a Variable": lambda: PF.affine(np.ones((2, 3)), 4),
@@ -254,6 +258,7 @@ def test_refused_arguments_of_methods_have_a_note(argument):
 
 @pytest.mark.parametrize("yes", [True, 1, np.True_, np.int64(1)])
 def test_accepted_truth_values(yes):
+    """Flags may be any value that means true or false, such as NumPy's."""
     assert nn.Variable((2,), need_grad=yes).need_grad
     with nn.auto_forward(yes):
         assert nn.get_auto_forward()

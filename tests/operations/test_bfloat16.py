@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BFLOAT16 = ml_dtypes.bfloat16
 SIZES = [(1, 1, 1), (3, 17, 65), (17, 65, 3), (65, 1, 17), (1, 65, 130), (33, 70, 2100), (130, 131, 129)]
+"""Sizes of products: rows, terms and columns."""
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +97,7 @@ def expected(a: np.ndarray, b: np.ndarray, gy: np.ndarray, ta: bool, tb: bool) -
 
 @pytest.mark.parametrize("kinds", [("bfloat16", "bfloat16"), ("bfloat16", "float32"), ("float32", "float32")])
 def test_products_of_whole_numbers_are_exact(kinds: tuple[str, str]) -> None:
+    """Products of small integers in bfloat16 have no rounding error before the last one."""
     for case in products(np.random.default_rng(0), whole):
         for got, wanted in zip(run(*case, kinds=kinds), expected(*case), strict=True):
             assert np.array_equal(wide(got), wanted if got.dtype == np.float32 else rounded(wanted))
@@ -122,12 +124,14 @@ def layer(x: nn.Variable, kind: str) -> nn.Variable:
 
 
 LAYERS = ["affine", "convolution", "pointwise", "pointwise stride", "group", "pointwise group", "stride"]
+"""Kinds of layers that `layer` builds."""
 LAYERS += ["deconvolution", "pointwise deconvolution", "stride deconvolution"]
 
 
 @pytest.mark.parametrize("kind", LAYERS)
 @pytest.mark.parametrize("batch", [1, 3, 20])
 def test_layers_are_near_double_precision(kind: str, batch: int) -> None:
+    """Layers in bfloat16 are near the same layers in float64, values and gradients."""
     rng = np.random.default_rng(2)
     x0 = rounded(real(rng, (batch, 4, 9, 7)))
     results = []
@@ -207,6 +211,7 @@ def network(x: nn.Variable) -> nn.Variable:
 
 
 T = np.arange(4).reshape(4, 1) % 10
+"""Labels of a batch."""
 
 
 def trained(kind: str, mode: str, threads: int, plan: str) -> list[bytes]:
@@ -240,6 +245,7 @@ def trained(kind: str, mode: str, threads: int, plan: str) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", ["bfloat16", "half"])
 def test_each_way_to_run_gives_the_same_bits(kind: str) -> None:
+    """Training in bfloat16 gives the same bits, static or eager, with any threads and plans."""
     wanted = trained(kind, "static", 1, "plain")
     for mode, threads, plan in [("static", 2, "optimised"), ("static", 1, "optimised"), ("dynamic", 2, "optimised")]:
         assert trained(kind, mode, threads, plan) == wanted, (mode, threads, plan)

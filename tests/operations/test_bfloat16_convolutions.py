@@ -56,7 +56,9 @@ CASES = {
     "many channels": Case((2, 70, 6, 6), (65, 70, 3, 3), {"pad": (1, 1)}),
     "channels last": Case((2, 9, 10, 6), (8, 3, 3, 6), {"pad": (1, 1), "channel_last": True}),
 }
+"""Convolutions by name."""
 KINDS = ["bfloat16", "float32"]
+"""Element types of the input."""
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +125,7 @@ def run(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions_of_whole_numbers_are_exact(name: str, kind: str, deconvolution: bool) -> None:
+    """Convolutions of small integers equal float64, rounded once."""
     nn.set_conv_algorithm("direct")
     case = CASES[name]
     given = arrays(case, whole, deconvolution)
@@ -165,6 +168,7 @@ def test_convolutions_have_the_same_bits_with_one_and_two_threads(name: str, alg
 
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_of_convolutions_add_up(name: str) -> None:
+    """In bfloat16, gradients of a weight and an input used twice are summed."""
     nn.set_conv_algorithm("direct")
     case = CASES[name]
     x, w, _, gy = arrays(case, whole, deconvolution=False)
@@ -187,6 +191,7 @@ def test_gradients_of_convolutions_add_up(name: str) -> None:
 
 
 def test_rows_without_elements_are_padding() -> None:
+    """A convolution of an image of width zero with padding gives the bias."""
     case = Case((2, 4, 3, 0), (5, 4, 1, 3), {"pad": (0, 2)})
     given = arrays(case, whole, deconvolution=False)
     y, gx, gw, gb = run(given, case.options, "bfloat16", deconvolution=False)

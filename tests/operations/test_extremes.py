@@ -22,6 +22,7 @@ INF = np.inf
 MODES = ("static", "cleared", "dynamic", "autodiff", "graph")
 """Ways to differentiate a function."""
 WIDE = np.longdouble
+"""A type with more digits and a larger range, for references."""
 
 
 def context(kind):
@@ -111,6 +112,7 @@ RANGES = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", RANGES)
 def test_gradients_neither_overflow_nor_vanish(name, mode):
+    """Gradients are right where squares or powers of the inputs overflow or underflow."""
     function, inputs, derivatives = RANGES[name]
     for kind, scale in (("float", 1.0), ("float", 1e-6), ("double", 1.0)):
         arrays = [np.array(x, np.float32 if kind == "float" else np.float64) for x in inputs]
@@ -182,6 +184,7 @@ POWERS_AT_ZERO = {
 @pytest.mark.parametrize("name", POWERS_AT_ZERO)
 @pytest.mark.parametrize("how", ["autodiff", "graph"])
 def test_powers_at_zero_have_four_derivatives(name, how):
+    """The first four derivatives of powers at zero have their limits."""
     function, expected = POWERS_AT_ZERO[name]
     for kind in ("float", "double", "half", "bfloat16"):
         for zero in (0.0, -0.0) if "0.5" in name else (0.0,):
@@ -287,6 +290,7 @@ def test_the_gradient_of_a_saturated_function_vanishes_where_the_nearest_number_
 @pytest.mark.parametrize("kind", ["float", "double", "half"])
 @pytest.mark.parametrize("axes", [2, 3])
 def test_slopes_at_the_first_and_last_elements_are_from_inside(mode, kind, axes):
+    """The gradient by a position at the border is the slope inside."""
     n = 5
     line = np.arange(n, dtype=np.float32)
     image = np.broadcast_to(line, (1, 1) + (n,) * axes).copy()
@@ -321,6 +325,7 @@ def reflected(place, n, corners):
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_places_however_far_are_reflected_into_the_image(mode, corners, kind):
+    """Reflection is right for positions up to the largest float32."""
     n = 4
     image = np.arange(1, n * n + 1, dtype=np.float64).reshape(1, 1, n, n)
     given = np.array([1e3 + 0.25, -1e4 - 0.5, 3e6 + 0.5, 4194304.5, -1e7, 1e10, -1e10, 2.0**40, 3e38, -3e38])
@@ -382,6 +387,7 @@ def test_what_is_infinite_stays_with_the_element_that_it_is_a_gradient_of(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_warps_do_not_touch_elements_that_they_have_no_share_of(mode):
+    """Elements with weight zero do not contribute, even if infinite."""
     image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     places = np.linspace(-1, 1, 3, dtype=np.float32)
     grid = np.stack(np.meshgrid(places, places), -1)[None]
@@ -399,6 +405,7 @@ def test_warps_do_not_touch_elements_that_they_have_no_share_of(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_boxes_do_not_touch_elements_that_they_have_no_share_of(mode):
+    """`roi_align` passes no NaN to elements with weight zero."""
     image = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
     boxes = nn.Variable.from_numpy_array(np.array([[0, 1, 1, 3, 3]], np.float32))
     gy = np.array([[[[1, INF], [3, 4]]]], np.float32)

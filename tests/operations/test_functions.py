@@ -15,6 +15,7 @@ from kinnor import _core
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = [name for name in F.__all__ if name != "PythonFunction"]
+"""Names of all functions."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -27,11 +28,13 @@ def test_a_function_knows_its_signature_documentation_and_name(name):
 
 
 def test_all_declared_functions_exist():
+    """Each declared operation is a public function."""
     declared = {row[0] for row in _core.declarations()}
     assert declared <= set(NAMES)
 
 
 def test_the_stub_is_up_to_date():
+    """`tools/make-stubs --check` finds the generated stubs unchanged."""
     run = subprocess.run([sys.executable, ROOT / "tools/make-stubs", "--check"], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
@@ -111,6 +114,7 @@ def test_slice_of_fewer_entries_is_along_the_last_axes(bounds, key):
 
 @pytest.mark.parametrize("bounds", [((0, 0, 0), None), (None, None, (1, 0))])
 def test_slice_refuses_wrong_bounds(bounds):
+    """Bounds of a wrong number or value are refused."""
     with pytest.raises(nn.ArgumentError, match=r"slice: expected .*"):
         F.slice(nn.Variable((4, 3)), *bounds)
 
@@ -122,6 +126,7 @@ def test_slice_refuses_arguments_that_are_not_integers(bounds):
 
 
 def test_slice_of_one_axis_takes_integers():
+    """For one axis, the bounds of `slice` may be integers."""
     y = F.slice(nn.NdArray.from_numpy_array(np.arange(5.0)), 1, 4, 2)
     assert y.data.tolist() == [1.0, 3.0]
 
@@ -138,11 +143,13 @@ def test_scatter_nd_wants_a_shape_or_an_array():
 
 
 def test_gather_nd_takes_plain_indices():
+    """`gather_nd` accepts a list of indices."""
     x = nn.NdArray.from_numpy_array(np.arange(6, dtype=np.float32).reshape(2, 3))
     assert F.gather_nd(x, [[1, 0], [2, 1]]).data.tolist() == [5.0, 1.0]
 
 
 def test_tensor_normalization_takes_axes_first():
+    """The second positional argument of `tensor_normalization` is `axes`, as in NNabla."""
     x = np.random.default_rng(0).normal(size=(4, 3, 2)).astype(np.float32)
     beta, gamma = (np.full((1, 3, 1), value, np.float32) for value in (0.5, 2.0))
     y, mean, variance = F.tensor_normalization(
@@ -170,6 +177,7 @@ def test_running_statistics_must_be_given_where_they_are_used():
 
 
 def test_batch_normalization_returns_statistics_on_request():
+    """`output_stat` or `n_outputs=3` also returns mean and variance."""
     x = nn.Variable((4, 3))
     assert isinstance(F.batch_normalization(x), nn.Variable)
     for request in ({"output_stat": True}, {"n_outputs": 3}):
@@ -199,6 +207,7 @@ def test_linspace_and_arange_refuse_numbers_out_of_range(call):
 
 
 def test_clipping_takes_numbers_and_arrays():
+    """Bounds of clipping may be numbers or arrays; wrong bounds are refused."""
     x = nn.NdArray.from_numpy_array(np.array([-3.0, 0.0, 4.0], np.float32))
     one = nn.NdArray.from_numpy_array(np.ones(3, np.float32))
     assert F.clip_by_value(x, -1, one).data.tolist() == [-1.0, 0.0, 1.0]
@@ -215,6 +224,7 @@ def test_clipping_takes_numbers_and_arrays():
 
 @pytest.mark.parametrize("limit", [0.5, nn.Variable.from_numpy_array(np.full((3, 1), 0.5, np.float32))])
 def test_gradients_of_clipping_do_not_visit_the_comparison(limit):
+    """Backward skips the norm that only decides if clipping applies."""
     x = nn.Variable.from_numpy_array(np.arange(1, 13, dtype=np.float32).reshape(3, 4), need_grad=True)
     y = F.clip_by_norm(x, limit, axis=1)
     y.forward()
@@ -225,6 +235,7 @@ def test_gradients_of_clipping_do_not_visit_the_comparison(limit):
 
 
 def test_dot_matches_numpy():
+    """`dot` equals `numpy.dot`, writes to `out`, and refuses shapes that do not fit."""
     rng = np.random.default_rng(0)
     for a, b in (((3,), (3,)), ((2, 3), (3,)), ((3,), (3, 2)), ((2, 3), (3, 4)), ((2, 3), (5, 3, 4)), ((), (2,))):
         a, b = (rng.normal(size=shape).astype(np.float32) for shape in (a, b))
@@ -306,6 +317,7 @@ def test_parts_that_cannot_be_joined(given, error, told):
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted by Linux")
 def test_surplus_threads_end():
+    """Lowering the number of threads ends the threads of the pool that are not needed."""
     before = nn.get_num_threads()
 
     def threads():

@@ -48,6 +48,7 @@ def results(y, leaves, others):
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("batch_stat", "adds"), [*itertools.product((True, False), repeat=2)])
 def test_a_fused_convolution_equals_its_layers(activation, batch_stat, adds):
+    """`fused_convolution` equals its layers one by one, for values and gradients."""
     args, activate = ACTIVATIONS[activation]
     x, w, b = variables((2, 4, 6, 5), (6, 2, 3, 3), (6,))
     z = variables((2, 6, 3, 3), seed=2) if adds else [None]
@@ -85,6 +86,7 @@ def test_gradients_of_some_inputs_equal_gradients_of_all(wanted, batch_stat, mod
 
 
 def test_a_fused_batch_normalization_runs_alone():
+    """`fused_batch_normalization` is one function, and equals its layers."""
     x, z = variables((4, 3, 5), (4, 3, 5))
     own = statistics((1, 3, 1))
     y = F.fused_batch_normalization(x, *own, z)
@@ -99,6 +101,7 @@ def test_a_fused_batch_normalization_runs_alone():
 
 
 def test_computed_statistics_are_refused():
+    """Running statistics must be leaves."""
     x, w = variables((2, 4, 6), (6, 4, 3))
     beta, gamma, mean, variance = statistics((1, 6, 1))
     with pytest.raises(nn.ArgumentError, match="fused_convolution: expected `mean` not to be computed"):

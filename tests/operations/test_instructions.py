@@ -10,6 +10,7 @@ import pytest
 from accuracy import SUMS_OF_PRODUCTS
 
 TESTS = Path(__file__).parent
+"""The folder of tests of operations."""
 
 
 def run(arguments: list[str], **variables: str) -> str:
@@ -22,6 +23,7 @@ def run(arguments: list[str], **variables: str) -> str:
 
 @pytest.mark.parametrize("isa", ["avx2", "portable"])
 def test_operations_are_right_with_lower_instructions(isa):
+    """The tests of all operations pass with each lower instruction set."""
     run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(TESTS / "test_operations.py")], KINNOR_ISA=isa)
 
 

@@ -101,6 +101,7 @@ TABLE = np.stack([np.arange(30000) // 128, np.arange(30000) % 128], 1).astype(np
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("move", MOVES)
 def test_moved_ids_select_their_rows(mode, context, move):
+    """Indices that were moved before `embed` select the right rows in every context."""
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
         for ids in (IDS, IDS.astype(np.int32), IDS.astype(np.uint16)):
             i = nn.Variable.from_numpy_array(ids)
@@ -120,6 +121,7 @@ def test_moved_ids_select_their_rows(mode, context, move):
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
 def test_every_integer_type_keeps_its_extremes(mode, dtype):
+    """The extreme values of each integer type pass through functions that move elements."""
     ends = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 1], dtype)
     y = F.concatenate(nn.Variable.from_numpy_array(ends)[::-1], nn.Variable.from_numpy_array(ends), axis=0)
     if mode == "static":
@@ -210,6 +212,8 @@ COMPARING = {
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", COMPARING)
 def test_integers_are_compared_exactly_or_refused(mode, context, name):
+    """Sorting and selecting large integers is exact, or an error."""
+
     def run(ids):
         """Returns the values of the function."""
         y = COMPARING[name](nn.Variable.from_numpy_array(ids))
@@ -230,6 +234,7 @@ def test_integers_are_compared_exactly_or_refused(mode, context, name):
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_shapes_count_the_values_that_kernels_read(mode, context):
+    """Output shapes that depend on values use the values in the context's type."""
     values = np.array([1.0, 1 + 1e-10, 2.0, 1e-60, 0.0])
     read = values if context == "double" else values.astype(np.float32)
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
@@ -326,6 +331,7 @@ def test_integers_that_a_comparison_may_round_are_refused_only_if_both_sides_are
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_searches_compare_integers_exactly(mode, context):
+    """`searchsorted` of large adjacent integers is exact."""
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
         y = F.searchsorted(nn.Variable.from_numpy_array(NEIGHBOURS), nn.Variable.from_numpy_array(NEIGHBOURS + 1))
         if mode == "static":

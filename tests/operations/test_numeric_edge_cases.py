@@ -36,6 +36,7 @@ INDEXED = {
 @pytest.mark.parametrize("wrong", [1.7, 0.9995, -0.4, NAN, INF, -INF])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_indices_are_whole_numbers(name, wrong, dtype):
+    """Indices that are fractions, infinite or NaN raise IndexRangeError, which names the position."""
     index = leaf_of([[0.0], [wrong]], dtype, need_grad=False)
     y = INDEXED[name](index)
     with pytest.raises(nn.IndexRangeError, match=rf"^{name}: expected whole numbers in \w+, got \S+ at \(1, 0\)$"):
@@ -65,6 +66,7 @@ def test_fractional_indices_are_truncated_under_nnabla_names(name):
 
 @pytest.mark.parametrize("name", ["softmax_cross_entropy", "categorical_cross_entropy", "embed", "gather", "gather_nd"])
 def test_indices_are_checked_again_in_backward(name):
+    """Backward checks indices that were changed after forward."""
     index = leaf_of([[0.0], [1.0]], need_grad=False)
     y = INDEXED[name](index)
     y.forward()
@@ -120,6 +122,7 @@ KEEP = {
 @pytest.mark.parametrize("name", KEEP)
 @pytest.mark.parametrize("n", [1, 67])
 def test_nan_stays_nan(name, n):
+    """Functions of one input return NaN for NaN, and pass the declared slope to it."""
     x = leaf_of(np.where(np.arange(n) % 3 == 0, NAN, np.arange(n) - 30.0))
     y = getattr(F, name)(x)
     for _ in range(2):
@@ -132,6 +135,7 @@ def test_nan_stays_nan(name, n):
 
 
 def test_nan_stays_nan_in_pairs():
+    """Maxima and minima of two inputs return NaN if either is NaN."""
     one, other = leaf_of([NAN, 1.0, NAN, 2.0]), leaf_of([1.0, NAN, NAN, 3.0])
     for f in (F.maximum2, F.minimum2):
         y = f(one, other)
@@ -147,6 +151,7 @@ def test_nan_stays_nan_in_pairs():
 
 
 def test_nan_is_an_error_in_metrics():
+    """Metrics count a NaN score as an error."""
     y = F.top_n_error(leaf_of([[NAN, 0.1], [0.5, 0.1]]), leaf_of([[0.0], [0.0]]))
     y.forward()
     assert y.d.tolist() == [[1.0], [0.0]]
@@ -177,6 +182,7 @@ def test_fused_relu_keeps_bits(kind):
 
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
+"""A small float32 input."""
 REFUSED = [
     ("batch_normalization", {"decay_rate": 5.0}),
     ("batch_normalization", {"decay_rate": NAN}),
@@ -199,6 +205,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "args"), REFUSED)
 def test_arguments_without_meaning_are_refused(name, args):
+    """Arguments without a valid meaning raise ArgumentError."""
     argument = next(iter(args))
     with pytest.raises(nn.ArgumentError, match=f"^{name}: expected `{argument}` to be"):
         getattr(F, name)(leaf_of(X), **args)
@@ -206,6 +213,7 @@ def test_arguments_without_meaning_are_refused(name, args):
 
 @pytest.mark.parametrize("wrong", [-1.0, NAN])
 def test_tolerances_of_losses_are_not_negative(wrong):
+    """Negative and NaN tolerances of losses are refused."""
     for f, argument in ((F.huber_loss, "delta"), (F.epsilon_insensitive_loss, "epsilon")):
         with pytest.raises(nn.ArgumentError, match=f"expected `{argument}` to be zero or more"):
             f(leaf_of(X), leaf_of(X), wrong)
@@ -242,6 +250,7 @@ def test_powers_have_the_special_cases_of_c(val):
 
 
 ANCHORS = Path(__file__).with_name("anchors.py")
+"""The program that compares functions at fixed points."""
 
 
 @pytest.mark.parametrize("isa", ["", "avx2", "portable"])

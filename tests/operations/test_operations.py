@@ -118,6 +118,7 @@ def test_gradient_in_float(row):
 
 
 ELEMENTWISE = {row.name for row in arithmetic.ROWS + elementwise.ROWS}
+"""Names of the elementwise operations."""
 
 
 @over(lambda row: smooth(row) and row.gradient is None and row.name in ELEMENTWISE)

@@ -57,6 +57,7 @@ def test_gradients_without_need_grad_are_not_written(row):
 
 @over(certain)
 def test_eager_and_static_results_are_equal(row):
+    """Each operation gives the same bits eagerly and in a static graph."""
     later = call(row, variables(row))
     for y in later:
         y.forward()
@@ -107,6 +108,7 @@ def differentiable(row):
 
 @over(differentiable)
 def test_clearing_changes_no_gradient(row):
+    """Each operation gives the same gradients in clearing and other runs."""
     expected = behind_gradients(row)
     same(behind_gradients(row, hold=True), expected, row)
     same(behind_gradients(row, {"clear_no_need_grad": True}, {"clear_buffer": True}), expected, row)
@@ -115,6 +117,7 @@ def test_clearing_changes_no_gradient(row):
 
 @over(differentiable)
 def test_recomputing_changes_no_gradient(row):
+    """Each operation gives the same gradients if its values are recomputed."""
     expected = behind_gradients(row)
     same(behind_gradients(row, recompute=True), expected, row)
     same(behind_gradients(row, {"clear_no_need_grad": True}, {"clear_buffer": True}, recompute=True), expected, row)
@@ -122,6 +125,7 @@ def test_recomputing_changes_no_gradient(row):
 
 @over(certain)
 def test_clearing_changes_no_value(row):
+    """Each operation gives the right values if a run clears everything else."""
     ys = call(row, behind(row, variables(row)))
     for y in ys:
         y.forward(clear_buffer=True)

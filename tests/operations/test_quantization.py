@@ -15,6 +15,7 @@ def variable(values, need_grad=False):
 
 
 def test_without_quantization_the_input_is_returned():
+    """With `quantize=False`, quantizing functions return their input object."""
     x = variable([1.0, 2.0])
     bounds = [variable([v]) for v in (-1, 1, 0, 255)]
     assert F.fixed_point_quantize(x, quantize=False) is x
@@ -51,6 +52,7 @@ def test_ranges_are_followed():
 
 
 def test_recomputed_ranges_do_not_move_again():
+    """Recomputing `min_max_quantize` does not update the moving range twice."""
     x = variable([[-1.0, 3.0]], need_grad=True)
     low, high = variable([[0.0]]), variable([[10.0]])
     levels = variable([[0.0]]), variable([[255.0]])
@@ -64,6 +66,7 @@ def test_recomputed_ranges_do_not_move_again():
 
 
 def test_binary_weights_are_written():
+    """A layer with binary weights writes the signs and scales to its inputs."""
     x, w = variable([[1.0, 2.0, 3.0]]), variable([[1.0, -2.0], [0.0, 3.0], [-0.5, 0.0]])
     signs, alpha = variable(np.zeros((3, 2))), variable(np.zeros(2))
     F.binary_weight_affine(x, w, signs, alpha, quantize_zero_to=0.5).forward()
@@ -72,6 +75,7 @@ def test_binary_weights_are_written():
 
 
 def test_weights_are_fixed_one_half_after_the_other():
+    """INQ layers fix half of the free weights at each listed iteration, and the rest at the last one."""
     x, w = variable(np.ones((1, 4))), variable([[1.0, -2.0], [0.3, 3.1], [-0.5, 0.05], [0.7, 0.2]], need_grad=True)
     fixed = variable(np.zeros((4, 2)))
     y = F.inq_affine(x, w, fixed, inq_iterations=(1, 3))
@@ -105,6 +109,7 @@ def test_weights_that_are_fixed_at_random_are_half_of_them():
 
 
 def test_learned_ranges_get_gradients_of_elements_outside():
+    """Gradients of clipped elements go to the bounds of the range."""
     x = variable([-3.0, -0.5, 0.25, 2.0, 4.0], need_grad=True)
     low, high = variable([-1.0], need_grad=True), variable([1.0], need_grad=True)
     y = F.min_max_quantize(x, low, high, variable([0.0]), variable([255.0]))
@@ -144,6 +149,7 @@ def test_errors_name_the_expected_value(call, message):
 
 
 def test_weights_of_populations_are_checked_when_they_are_drawn_from():
+    """`random_choice` checks its weights when it runs."""
     x = variable([[1.0, 2.0, 3.0]])
     for w, options, message in (
         ([[1.0, -1.0, 2.0]], {}, "weights of zero or more, got -1"),
@@ -226,6 +232,7 @@ def test_noise_of_virtual_adversarial_training():
 
 
 def test_a_missing_derivative_is_an_error():
+    """Differentiating beyond the implemented order raises NotImplementedError."""
     x = variable(np.ones((1, 1, 3, 3)), need_grad=True)
     flow = variable(np.full((1, 2, 3, 3), 0.3), need_grad=True)
     (g,) = nn.grad([F.sum(F.warp_by_flow(x, flow) ** 2)], [flow])
@@ -235,6 +242,7 @@ def test_a_missing_derivative_is_an_error():
 
 @pytest.mark.parametrize("border_mode", ["nearest", "reflect", "constant"])
 def test_shifts_along_axes_of_samples_take_other_samples(border_mode):
+    """With `base_axis=2`, `random_shift` also moves along axis 0."""
     x = variable(np.arange(1.0, 61.0).reshape(3, 5, 4), True)
     y = F.random_shift(x, (1, 2, 0), border_mode, base_axis=2, seed=3)
     y.forward()

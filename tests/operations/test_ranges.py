@@ -60,6 +60,7 @@ def batch(x, beta=None, gamma=None, function=F.batch_normalization):
 
 
 BETA_GAMMA = constant(np.zeros((1, 2, 1))), constant(np.ones((1, 2, 1)))
+"""A shift of zero and a scale of one."""
 
 
 def clipped(u, limit):
@@ -175,6 +176,7 @@ def stored(x, kind):
 @pytest.mark.parametrize("kind", MAGNITUDES)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_magnitude_is_as_exact(name, kind):
+    """Norms and normalizations are as exact for huge and tiny inputs as for ordinary ones."""
     function, reference, degree = FUNCTIONS[name]
     for s in MAGNITUDES[kind]:
         u = (stored(U * s, kind) / s).reshape(U.shape)
@@ -203,6 +205,7 @@ def test_every_magnitude_is_as_exact(name, kind):
 @pytest.mark.parametrize("kind", MAGNITUDES)
 @pytest.mark.parametrize("axis", [None, 1])
 def test_gradients_of_every_magnitude_are_clipped(kind, axis):
+    """`clip_grad_by_norm` is exact for huge and tiny gradients."""
     for s in MAGNITUDES[kind]:
         gy = stored(U * s, kind).reshape(U.shape)
         u = gy / s
@@ -224,6 +227,7 @@ def parameter(values, grad, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_solvers_clip_gradients_of_every_magnitude(dtype):
+    """Clipping by a solver is exact for huge and tiny gradients."""
     u = U / np.sqrt((U * U).sum())
     for s in MAGNITUDES["float" if dtype == np.float32 else "double"]:
         for limit in (1.0, 0.25 * s):
@@ -304,6 +308,7 @@ NORMALIZATIONS = [name for name in FUNCTIONS if re.search(r"(layer|instance|grou
 @pytest.mark.parametrize("mode", ["static", "eager", "rule"])
 @pytest.mark.parametrize("name", NORMALIZATIONS)
 def test_what_is_infinite_is_no_number_after_a_normalization(name, mode):
+    """A row with an infinity or NaN becomes NaN, and no other row does."""
     function = FUNCTIONS[name][0]
     for bad in (np.inf, -np.inf, np.nan):
         x = U.copy()
@@ -340,6 +345,7 @@ def test_running_statistics_and_outputs_of_large_numbers():
 
 
 N = 3 << 12
+"""Number of uses of one element."""
 
 
 def repeated(function, shape, kind):

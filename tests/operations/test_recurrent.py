@@ -81,6 +81,7 @@ def test_gradients_with_dropout_are_derivatives():
 
 
 def test_invalid_arguments_are_refused():
+    """Recurrent networks refuse weights and states of wrong shapes."""
     x, h, w = nn.Variable((5, 3, 4)), nn.Variable((1, 1, 3, 6)), nn.Variable((1, 4, 6, 10))
     with pytest.raises(nn.ShapeError, match=r"`c` of shape \(1, 1, 3, hidden\)"):
         F.lstm(x, h, nn.Variable((1, 1, 3, 5)), w)
@@ -99,6 +100,7 @@ def test_invalid_arguments_are_refused():
 
 
 def test_lengths_must_not_increase():
+    """Packing refuses rising lengths and lengths beyond the sequences."""
     v = nn.Variable.from_numpy_array
     with pytest.raises(nn.RangeError, match="not to rise"):
         F.pack_padded_sequence(v(np.zeros((4, 2))), v(np.array([2, 3])))
@@ -120,6 +122,7 @@ def test_stft_and_istft_make_a_round_trip(fft_size):
 
 
 def test_windows_must_overlap():
+    """`stft` and `istft` refuse windows and shapes that cannot be inverted."""
     re = im = nn.Variable((1, 3, 4))
     with pytest.raises(nn.RangeError, match="windows that overlap"):
         F.istft(re, im, 4, 4, 4)
@@ -134,6 +137,7 @@ def test_windows_must_overlap():
 
 
 def test_large_matrices_are_processed_in_blocks():
+    """Inverse, Cholesky factor and log-determinant are right for 70 x 70 matrices."""
     r = np.random.RandomState(0)
     x = r.randn(2, 70, 70)
     with nn.context_scope(DOUBLE):
@@ -147,6 +151,7 @@ def test_large_matrices_are_processed_in_blocks():
 
 
 def test_remainders_and_shifts_follow_the_type():
+    """The sign of `mod2` and `bit_shift` follow the element type, as in ONNX."""
     v = nn.Variable.from_numpy_array
     a, b = np.array([5, -5, 5, -5]), np.array([3, 3, -3, -3])
     for kind, expected in ((np.int32, [2, 1, -1, -2]), (np.float32, [2, -2, 2, -2])):
@@ -170,6 +175,7 @@ def test_remainders_and_shifts_follow_the_type():
 
 
 def test_remainders_are_exact():
+    """`mod2` has no rounding error for any pair of floats."""
     bits = np.random.RandomState(0).randint(0, 2**32, (2, 30_000), dtype=np.uint64).astype(np.uint32)
     near = (bits & 0x87FFFFFF) | 0x38000000  # exponents for which the quotient is found by one division
     odd = np.array([[7, -0.0, 1, np.inf], [np.inf, 2, 0, 3]], np.float32)

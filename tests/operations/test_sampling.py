@@ -18,6 +18,7 @@ def variable(*shape, seed=0, low=-1.0, high=1.0, need_grad=False):
 
 
 def test_offsets_of_the_size_of_images_are_read_at_every_step():
+    """Strided deformable convolution reads every `stride`-th offset."""
     x, w, offset, mask = variable(2, 2, 6, 7), variable(3, 2, 3, 3), variable(2, 18, 6, 7, seed=1), variable(2, 9, 6, 7)
     y = F.deformable_convolution(x, w, offset, mask, pad=(1, 1), stride=(2, 2))
     y.forward()

@@ -93,6 +93,7 @@ def clip(x):
 
 
 AT = (0.0, -0.0, INF, -INF, NAN, 1e-40, 3e38, -3e38, 40.0, -40.0)
+"""Points at which `FACTS` lists values and derivatives."""
 # Value and derivative at each of these. `None` is not checked: it depends on rounding.
 FACTS = {
     "relu": (F.relu, (0, 0, INF, 0, NAN, 1e-40, 3e38, 0, 40, 0), (0, 0, 1, 0, 1, 1, 1, 0, 1, 0)),
@@ -159,6 +160,7 @@ FACTS = {
 
 @pytest.mark.parametrize("name", FACTS)
 def test_values_and_derivatives_are_the_limits(name):
+    """Values and derivatives at special points are the mathematical limits."""
     f, *expected = FACTS[name]
     with context("float"), nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.array(AT, np.float32), need_grad=True)
@@ -183,13 +185,19 @@ def test_second_derivatives_of_saturating_functions_are_zero_at_the_ends(name):
 
 
 X = np.array([1.0, -2.0, 3.0, -4.0, 0.5, -6.0], np.float32)
+"""An input with positive and negative elements."""
 POSITIVE = X > 0
+"""True for the positive elements of `X`."""
 GY = np.array([1.0, INF, 2.0, -INF, INF, NAN], np.float32)
+"""A gradient of the output with infinities and NaN."""
 ZEROS = np.zeros_like(X)
 """Zeros of the shape of `X`."""
 LABELS = nn.Variable.from_numpy_array(np.array([[1], [-1], [0]]))
+"""Labels of three rows. The second row is ignored."""
 SCORES = np.array([[0.5, 1.0], [NAN, INF], [2.0, 1.0]], np.float32)
+"""Scores of three rows for two classes. The ignored row has NaN and infinity."""
 OF_ROWS = np.array([[1.0], [INF], [2.0]], np.float32)
+"""The gradient of the loss of each row."""
 
 
 def array(values):
@@ -370,6 +378,7 @@ def test_a_training_step_through_a_root_at_zero_slope_stays_finite(name, kind):
 
 
 def test_dropped_and_erased_elements_are_zero():
+    """Infinite gradients of dropped and erased elements do not give NaN."""
     with nn.auto_forward():
         x = nn.Variable.from_numpy_array(np.ones((1, 1, 20, 20), np.float32), need_grad=True)
         for f in (

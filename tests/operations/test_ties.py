@@ -68,6 +68,7 @@ def test_gradients_of_gradients_take_the_same_branch(name):
 
 
 def test_values_at_a_tie_keep_nan():
+    """The gradient of a maximum with one NaN input reaches exactly one input."""
     nan = float("nan")
     for f in (F.maximum2, F.minimum2):
         for a, b in ((nan, 1), (1, nan)):

@@ -153,6 +153,7 @@ ODDITIES: dict[str, Callable[..., None]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("odd", ODDITIES)
 def test_a_number_reaches_the_results_that_see_it_alone(odd: str, shape: str) -> None:
+    """With infinities, NaN and other odd values, Winograd convolutions agree with direct sums."""
     x, w, gy = arrays(shape)
     ODDITIES[odd](x=x, w=w, gy=gy)
     if odd == "tiny numbers":  # products below the least normal number are rounded by any algorithm

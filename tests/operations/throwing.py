@@ -69,6 +69,7 @@ class Throw:
     """Makes calls, and raises `Offence` if a call ends in a way that no call may, such as with a bare Python error."""
 
     def __init__(self, path: Path) -> None:
+        """Notes each call in the file `path`, so that the last one is known after a crash."""
         path.write_bytes(b" " * 8192)
         with path.open("r+b") as file:
             self.note = mmap.mmap(file.fileno(), 8192)
@@ -314,6 +315,7 @@ def constructors(throw: Throw, choose: Choose) -> None:
 
 
 NAMES = public_names.names()
+"""All public callables by name."""
 TAKEN = ("hooks.set", "nn.set_function", "nn.set_solver", "nn.unset", "hooks.unset")
 """Beginnings of names whose first argument is replaced by a key that can be removed again."""
 

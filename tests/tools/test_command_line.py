@@ -75,6 +75,7 @@ def test_a_network_is_trained_on_a_folder_of_images(folder, capsys):
 
 
 def test_training_resumes_from_a_file(folder):
+    """`kinnor train --resume` continues a training from the saved epoch."""
     rng = np.random.RandomState(0)
     np.savetxt("data.csv", rng.randn(8, 4), delimiter=",", header="x__0,x__1,x__2,t", comments="", fmt="%.6f")
     x, t = nn.Variable((4, 3)), nn.Variable((4, 1))
@@ -130,6 +131,7 @@ def test_networks_are_converted_to_onnx_and_back(folder):
 
 @pytest.mark.parametrize("extension", [".nntxt", ".protobuf", ".prototxt"])
 def test_networks_are_converted_both_ways(folder, model, extension, capsys):
+    """`convert` to each format of networks and back keeps the outputs."""
     ok(f"convert net.nnp out{extension}")
     ok(f"convert out{extension} again.nnp")
     x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
@@ -142,6 +144,7 @@ def test_networks_are_converted_both_ways(folder, model, extension, capsys):
 
 @pytest.mark.parametrize("extension", [".h5", ".safetensors", ".protobuf"])
 def test_parameters_are_converted_both_ways(folder, model, extension):
+    """`convert`, `decode_param` and `encode_param` keep parameters unchanged."""
     ok(f"convert net.nnp p{extension}")
     ok("convert net.nnp bare.nntxt --nnp-exclude-parameter")
     ok(f"convert bare.nntxt p{extension} again.nnp")
@@ -158,6 +161,7 @@ def test_parameters_are_converted_both_ways(folder, model, extension):
 
 
 def test_infer_reads_and_writes_raw_files(folder, model, capsys):
+    """`infer` reads raw input files and writes raw output files."""
     x = np.random.RandomState(0).randn(2, 1, 4, 4).astype(np.float32)
     x.tofile("x.bin")
     ok("infer -c net.nnp -b 2 -o out x.bin")
@@ -175,6 +179,7 @@ def test_infer_reads_and_writes_raw_files(folder, model, capsys):
 
 
 def test_commands_say_what_they_wrote(folder, model, capsys):
+    """Each command prints the paths of the files that it wrote."""
     for line, told in (
         ("convert net.nnp net.nntxt", "wrote net.nntxt"),
         ("optimize net.nnp better.nnp", "wrote better.nnp"),
@@ -237,6 +242,7 @@ def test_a_network_is_drawn_as_a_page_that_loads_nothing(folder, model, capsys):
 
 
 def test_a_failed_page_leaves_no_file(folder, model, monkeypatch, capsys):
+    """`draw` keeps the old page if writing the new one fails."""
     ok("draw net.nnp -o drawn -f html")
     before = (folder / "drawn/net.html").read_bytes()
 
@@ -255,6 +261,7 @@ def test_a_failed_page_leaves_no_file(folder, model, monkeypatch, capsys):
 
 
 def test_data_sets_become_arrays(folder):
+    """`conv_dataset` writes a CSV data set as a folder of arrays, and does not overwrite without `--force`."""
     write_image("a.png", np.full((6, 9, 3), 200, np.uint8))
     (folder / "set.csv").write_text("x,y\na.png,1\na.png,2\n")
     ok("conv_dataset set.csv set.cache --normalize")
@@ -271,6 +278,7 @@ def test_data_sets_become_arrays(folder):
 
 @pytest.mark.parametrize(("mode", "colours"), [("trimming", 3), ("padding", 1)])
 def test_images_are_scaled_to_the_size(folder, mode, colours):
+    """`create_image_classification_dataset` crops or pads images to one size and color mode."""
     (folder / "in/cat").mkdir(parents=True)
     (folder / "in/none").mkdir()
     write_image("in/cat/wide.png", np.full((4, 12, 3), 250, np.uint8))
@@ -350,6 +358,7 @@ def test_boxes_get_the_anchor_of_their_size(folder, capsys):
 
 
 def test_products_become_affine_layers(folder, capsys):
+    """`optimize` replaces a matrix product by a parameter with an `Affine` layer."""
     w = nn.Variable.from_numpy_array(np.arange(6.0).reshape(3, 2), need_grad=True)
     with nn.parameter_scope("", {}):
         nn.parameter.set_parameter("w", w)
@@ -364,6 +373,7 @@ def test_products_become_affine_layers(folder, capsys):
 
 
 def test_series_of_monitors_are_plotted(folder):
+    """`plot_series` and `plot_timer` draw the files of monitors, and refuse other files."""
     pytest.importorskip("matplotlib")
     series, timer = MonitorSeries("loss", Monitor("."), 1, False), MonitorTimeElapsed("time", Monitor("."), 1, False)
     for i in range(3):
@@ -467,6 +477,7 @@ def test_failures_print_one_line_and_set_the_status(folder, capsys):
 
 
 def test_each_command_lists_its_arguments(capsys):
+    """`--help` lists all commands, and `--help` of each command works."""
     ok("--help")
     listed = capsys.readouterr().out
     for name, (_, text) in COMMANDS.items():
@@ -488,5 +499,6 @@ def test_help_imports_neither_numpy_nor_the_package():
 
 
 def test_the_program_is_also_a_module():
+    """`python -m kinnor` is the program `kinnor`."""
     done = subprocess.run([sys.executable, "-m", "kinnor", "version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"Kinnor {nn.__version__}\n"

@@ -23,6 +23,7 @@ def network():
 
 
 def test_parameters_are_a_table_without_values(network):
+    """`str` of parameters lists name, shape, type and size of each."""
     lines = str(nn.get_parameters(grad_only=False)).splitlines()
     assert lines[0].split() == ["name", "shape", "type", "gradient", "size"]
     assert lines[1].split() == ["first/affine/W", "(3,", "4)", "float32", "yes", "12"]
@@ -33,6 +34,7 @@ def test_parameters_are_a_table_without_values(network):
 
 
 def test_parameters_are_still_a_dict(network):
+    """The table of parameters behaves as an OrderedDict."""
     found = nn.get_parameters()
     assert isinstance(found, OrderedDict) and found == dict(found)
     assert type(copy.copy(found)) is type(found) and list(found.copy()) == list(found)

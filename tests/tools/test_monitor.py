@@ -92,6 +92,7 @@ def test_plots(monitor, tmp_path):
 
 
 def test_images_are_written_at_their_interval(monitor, tmp_path):
+    """`MonitorImage` writes the first `num_images` images at each interval."""
     images = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
     writer = MonitorImage("made up", monitor, interval=3, num_images=1, verbose=False)
     for i in range(6):
@@ -133,6 +134,7 @@ def test_images_refused(monitor):
 
 
 def test_tile_images_lays_out_by_rows():
+    """`tile_images` arranges images row by row with padding between."""
     sheet = tile_images(np.arange(4).reshape(4, 1, 1, 1), padsize=1, padval=9)
     assert sheet.tolist() == [[0, 9, 1, 9], [9, 9, 9, 9], [2, 9, 3, 9], [9, 9, 9, 9]]
 
@@ -151,6 +153,7 @@ def test_log_goes_to_the_current_standard_error(monkeypatch):
 
 
 def test_log_file_from_the_configuration(tmp_path):
+    """The logger writes to the file that `nnabla.conf` names."""
     (tmp_path / "nnabla.conf").write_text("[LOG]\nlog_file_name = run.log\nlog_console_level = ERROR\n")
     program = "from kinnor.logger import logger; logger.debug('a detail')"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -13,6 +13,7 @@ from kinnor.pictures import dot
 from kinnor.pictures.graph import collect
 
 SCRIPT = re.compile(r'<script id="data" type="application/json">(.*?)</script>', re.DOTALL)
+"""The data in the page of a picture."""
 
 
 @pytest.fixture
@@ -46,6 +47,7 @@ def test_functions_are_listed_after_their_inputs_by_scope(network):
 
 
 def test_modules_are_scopes():
+    """The drawn scope of a function is the path of its module."""
     import kinnor.layers as L
 
     class Net(nn.Module):
@@ -67,6 +69,7 @@ def test_modules_are_scopes():
 
 
 def test_parameters_may_be_given_by_name(network):
+    """The scope of a function follows from the given names of its parameters."""
     own = {f"net/{path}": v for path, v in nn.get_parameters().items()}
     assert [node.scope for node in collect(network, own).nodes][1:3] == [("net", "first"), ("net", "first")]
 
@@ -83,6 +86,7 @@ def test_a_page_holds_the_graph_and_loads_nothing(network, tmp_path):
 
 
 def test_times_are_in_the_picture(network):
+    """`show` with `times` stores the time of each function in the page."""
     times = {}
     network.visit(lambda f: times.setdefault(f, 0.25 if f.name == "Affine" else 0.0))
     assert [n[-1] for n in content(nn.show(network, times=times))["nodes"]] == [0, 0, 0, 0, 0, 250_000]
@@ -99,6 +103,7 @@ def test_a_terminal_gets_a_table_and_a_notebook_a_page(network, monkeypatch):
 
 
 def test_graphviz_draws_small_graphs(network, tmp_path, monkeypatch):
+    """With `dot`, `show` writes an SVG, and a failure of `dot` is an error."""
     program = tmp_path / "dot"
     program.write_text('#!/bin/sh\necho "<svg>"; cat; echo "</svg>"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -122,11 +127,13 @@ def test_a_long_chain_is_walked_without_recursion():
 
 
 def test_two_roots_share_a_trunk(network):
+    """A graph of several outputs lists shared functions once."""
     graph = collect([F.sum(network), F.exp(network)])
     assert [node.kind for node in graph.nodes][-2:] == ["Sum", "Exp"] and graph.outputs == [6, 7]
 
 
 def test_objects_without_a_graph_are_refused(network, tmp_path, monkeypatch):
+    """`show` refuses leaves, other objects and other file types."""
     with pytest.raises(TypeError, match="show: expected a Variable"):
         nn.show(3)
     with pytest.raises(nn.GraphError, match="show: expected a variable that a function computes"):

@@ -40,6 +40,7 @@ def step(y, solver):
 
 
 def test_times_add_up_to_the_block():
+    """The rows of a profile count each call, and their times sum to the block."""
     y = F.mean(F.relu(PF.affine(nn.Variable((8, 3)), 4)))
     solver = S.Sgd(0.1)
     solver.set_parameters(nn.get_parameters())
@@ -74,6 +75,7 @@ def test_a_row_names_the_line_that_built_a_function_or_made_a_call():
 
 
 def test_lines_that_built_functions_before_the_block():
+    """Rows name source lines recorded before, or say how to record them."""
     note = "build the graph in the block or within autodiff.detect_anomaly()"
     x = nn.Variable((2, 3), need_grad=True)
     with autodiff.detect_anomaly():
@@ -95,6 +97,7 @@ def test_lines_that_built_functions_before_the_block():
 
 
 def test_fused_functions_are_one_row():
+    """A fused pass is one row of the profile, named after its functions."""
     y = F.sum(F.tanh(F.exp(F.sin(nn.Variable((64, 65), need_grad=True)))))
     for _ in range(3):  # from the second run on, functions of a graph are fused
         y.forward(clear_no_need_grad=True)
@@ -176,6 +179,7 @@ def test_a_trace_has_complete_events_that_nest(tmp_path):
 FIELDS = {"X": {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"},
           "C": {"name", "ph", "ts", "pid", "tid", "args"},
           "M": {"name", "ph", "pid", "tid", "args"}}  # fmt: skip
+"""The fields of each kind of event in a trace."""
 
 
 def ns(microseconds):
@@ -210,6 +214,7 @@ def check_trace(trace):
 
 
 def test_a_trace_keeps_to_the_format(tmp_path):
+    """The exported trace has the fields that trace viewers require."""
     y = F.mean(F.relu(PF.affine(nn.Variable((8, 3)), 4)))
     solver = S.Sgd(0.1)
     solver.set_parameters(nn.get_parameters())
@@ -250,6 +255,7 @@ def test_a_trace_keeps_to_the_format(tmp_path):
 
 
 def test_nothing_begins_before_the_call_that_ran_it(monkeypatch):
+    """Spans stay nested if the clock of records is late."""
     y = F.relu(nn.Variable((2, 2)))
     own = _core.take_timings
 
@@ -312,6 +318,7 @@ LAYERS = {
 
 @pytest.mark.parametrize("built", ["before", "within", "dynamic", "copied"])
 def test_rows_name_the_layers(built):
+    """Rows name the layer of each function, whenever the graph was built."""
     net, x = Net(), nn.Variable((2, 3))
     if built == "copied":
         net = copy.deepcopy(net)
@@ -336,6 +343,7 @@ def test_rows_name_the_layers(built):
 
 
 def test_fused_functions_have_the_layer_of_the_first():
+    """The layer of a fused pass is the layer of its first function."""
     with nn.parameter_scope("first"):
         scale = PF.get_parameter_or_create("scale", (4, 3))
     y = F.sum(F.tanh(F.exp(F.sin(scale))))
@@ -355,6 +363,8 @@ def test_functions_without_parameters_have_no_column_of_layers():
 
 
 def test_threads_have_rows_of_their_own():
+    """Functions that run on another thread have rows with its name."""
+
     def run():
         """Runs one function."""
         F.relu(nn.Variable((2, 2))).forward()
@@ -368,6 +378,7 @@ def test_threads_have_rows_of_their_own():
 
 
 def test_nothing_stays_behind_even_after_an_error():
+    """After the block, all wrapped methods are restored."""
     owners = (nn.Variable, _core.Solver, _core, F, _core.functions)
     before = [dict(vars(owner)) for owner in owners]
     y = F.relu(nn.Variable((2, 2)))

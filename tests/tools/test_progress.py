@@ -87,6 +87,7 @@ def test_silent_elsewhere():
 
 
 def test_silent_if_short():
+    """Work that ends before `SHORT` seconds shows no bar."""
     assert (
         stderr_of("".join(map(textwrap.dedent, WORKS.values())), on_terminal=True, before="progress.SHORT = 60") == ""
     )
@@ -94,6 +95,7 @@ def test_silent_if_short():
 
 
 def test_silent_without_tqdm():
+    """Without the package `tqdm`, nothing is shown."""
     assert stderr_of(WORKS["cache"], on_terminal=True, before="progress.SHORT, sys.modules['tqdm'] = 0.05, None") == ""
 
 

@@ -61,6 +61,7 @@ def check(network, module, *shapes, method="call"):
 
 
 def test_a_module_is_a_network_with_its_parameters():
+    """A traced module becomes a network with the module's parameters."""
     module = BothSides(2)
     with nn.graph_def.graph() as g:
         module(nn.ProtoVariable((4, 3)), nn.ProtoVariable((4, 5)))
@@ -83,6 +84,7 @@ def test_methods_other_than_call_and_inputs_made_before():
 
 
 def test_separate_modules_are_separate_networks():
+    """Each traced module becomes a network with a name of its own."""
     one, two, three = BothSides(2), Side(3), Side(4)
     with nn.graph_def.graph() as g:
         for module, n in ((one, 2), (two, 1), (three, 1)):
@@ -115,6 +117,7 @@ def test_a_file_has_the_parameters_of_a_module(tmp_path):
 
 
 def test_modules_of_other_variables_are_not_kept():
+    """Calls on untraced variables are not recorded."""
     waiting = nn.ProtoVariable((4, 3))
     module = Side(2)
     y = module(nn.Variable((4, 3)))

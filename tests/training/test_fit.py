@@ -20,6 +20,7 @@ from kinnor.training import Callback, EarlyStopping, History, fitting, losses
 
 IMAGES, LABELS = digits()
 TRAIN, TEST = (IMAGES[:600], LABELS[:600]), (IMAGES[1500:], LABELS[1500:])
+"""Digits to train on, and digits to test with: images and labels."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,7 @@ def fitted(module, **arguments):
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_module_learns(dynamic):
+    """`fit` raises the accuracy, and records losses and metrics of each epoch."""
     module = network(0.2)
     with nn.auto_forward(dynamic):
         history = fitted(module, epochs=3)
@@ -56,6 +58,7 @@ def test_a_module_learns(dynamic):
 
 
 def test_values_of_the_validation_are_those_of_all_rows():
+    """Validation averages over all rows, also in a smaller last batch."""
     module = network()
     history = fitted(module, epochs=1, batch_size=64)
     with nn.auto_forward():
@@ -197,6 +200,7 @@ def test_a_function_of_a_batch_is_trained_too():
 
 
 def test_data_iterators_are_taken():
+    """`fit` accepts a data iterator, and reads whole epochs of it."""
     with data_iterator_simple(lambda i: (IMAGES[i], LABELS[i]), 300, 50, shuffle=True) as data:
         history = nn.fit(network(), data, "cross_entropy", epochs=2, verbose=False)
         assert (data.epoch, data.position) in [(2, 0), (1, 300)]
@@ -204,6 +208,7 @@ def test_data_iterators_are_taken():
 
 
 def test_a_step_is_what_the_loop_by_hand_does():
+    """`fit` trains exactly as the loop of forward, backward and update."""
     one, other = network(), network()
     other.load_state_dict(one.state_dict())
     rows = np.random.RandomState([313, 0]).permutation(600)[:600]
@@ -223,6 +228,8 @@ def test_a_step_is_what_the_loop_by_hand_does():
 
 
 def test_accumulated_batches_are_one_large_batch():
+    """`accumulate=2` with half batches trains as one batch of double size."""
+
     def trained(**arguments):
         """Returns a linear model after one epoch of `fit` with these arguments."""
         nn.seed(3)
@@ -313,6 +320,7 @@ def test_schedules_clipping_and_decay():
 
 
 def test_plateaus_lower_the_rate():
+    """`PlateauScheduler` lowers the rate when the value stops improving, down to `min_lr`."""
     schedule = PlateauScheduler(0.1, factor=0.5, patience=0, min_lr=0.03)
     assert [schedule.update(value) for value in (1.0, 1.0, 1.0, 1.0, 0.5)] == pytest.approx(
         [0.1, 0.05, 0.03, 0.03, 0.03]
@@ -330,6 +338,7 @@ def test_plateaus_lower_the_rate():
 
 
 def test_early_stopping_restores_the_best_parameters():
+    """`EarlyStopping` ends the run after `patience` epochs without a better value."""
     kept, values = [], iter([3.0, 1.0, 2.0, 2.0, 0.0])
     module = network()
 
@@ -363,6 +372,8 @@ class Stop(Callback):
 
 @pytest.mark.parametrize("kind", ["arrays", "iterator"])
 def test_a_run_that_goes_on_ends_in_the_same_bits(tmp_path, kind):
+    """A training resumed from a checkpoint ends with the same bits."""
+
     def run(path, *callbacks, resume=True):
         """Trains with a checkpoint at `path`. Returns history, parameters and the stopping callback."""
         nn.seed(4)
@@ -389,6 +400,7 @@ def test_a_run_that_goes_on_ends_in_the_same_bits(tmp_path, kind):
 
 
 def test_callbacks_are_called_in_order():
+    """`fit` calls the methods of callbacks in the documented order."""
     seen = []
 
     class Notes(Callback):
@@ -422,6 +434,7 @@ def test_callbacks_are_called_in_order():
 
 
 def test_lines_are_printed(capsys):
+    """With `verbose`, `fit` prints a line for each epoch."""
     fitted(network(), epochs=1, verbose=True)
     text = capsys.readouterr().out
     assert text.startswith("epoch 1 of 1: loss ") and "val_accuracy 0." in text
@@ -487,6 +500,8 @@ def test_names_for_the_same_argument_lead_to_arguments():
 
 
 def test_a_checkpoint_that_is_read_is_told(tmp_path, capsys):
+    """`fit` prints how many epochs the checkpoint has."""
+
     def told(epochs, **arguments):
         """Fits the network and returns the lines that `fit` printed."""
         nn.fit(network(), TRAIN, "cross_entropy", epochs=epochs, checkpoint=tmp_path / "run", **arguments)
@@ -501,6 +516,7 @@ def test_a_checkpoint_that_is_read_is_told(tmp_path, capsys):
 
 
 def test_labels_and_targets_are_aligned():
+    """Labels and targets with or without a last axis of one fit the output."""
     x, t = np.ones((8, 3), np.float32), np.zeros(8, np.float32)
     for loss in ("mse", "binary_cross_entropy"):
         nn.fit(L.Linear(3, 1), (x, t), loss, epochs=1, batch_size=4, verbose=False)

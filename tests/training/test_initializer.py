@@ -56,6 +56,7 @@ def test_orthogonal_values(shape, expected):
 
 @pytest.mark.parametrize("shape", [(10,), (10, 8), (5, 5), (8, 10), (2, 3, 4, 2)])
 def test_orthogonal_is_orthonormal(shape):
+    """The rows or columns of the orthogonal initializer are orthonormal."""
     q = I.OrthogonalInitializer(rng=RandomState(0))(shape).reshape(shape[0], -1)
     product = q.T @ q if q.shape[0] > q.shape[1] else q @ q.T
     np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-6)
@@ -90,6 +91,7 @@ def test_ranges():
 
 
 def test_the_generator_is_taken_on_construction():
+    """An initializer uses the generator that was current when it was made."""
     random.set_parameter_seed(1)
     before = I.NormalInitializer()
     random.set_parameter_seed(2)

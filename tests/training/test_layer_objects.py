@@ -66,6 +66,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_layers_compute_as_parametric_functions(name):
+    """Each layer class gives the values and parameters of its parametric function."""
     make, function, shape = CASES[name]
     x = values(*shape)
     nn.seed(3)
@@ -82,6 +83,7 @@ def test_layers_compute_as_parametric_functions(name):
 
 
 def test_embeddings_compute_as_embed():
+    """`Embedding` equals the parametric function `embed`."""
     x = nn.Variable.from_numpy_array(np.array([[0, 6, 2]]))
     nn.seed(3)
     layer = L.Embedding(7, 4)
@@ -92,6 +94,7 @@ def test_embeddings_compute_as_embed():
 @pytest.mark.parametrize("cls", [L.LSTM, L.GRU])
 @pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, True)])
 def test_recurrent_layers_compute_as_parametric_functions(cls, layers, bidirectional):
+    """`LSTM` and `GRU` equal the parametric functions, with their states."""
     x, directions = values(5, 2, 3), 2 if bidirectional else 1
     nn.seed(3)
     layer = cls(3, 4, num_layers=layers, bidirectional=bidirectional)
@@ -111,6 +114,7 @@ def test_recurrent_layers_compute_as_parametric_functions(cls, layers, bidirecti
 
 
 def test_attention_computes_as_parametric_function():
+    """`MultiHeadAttention` equals the parametric function."""
     q, k = values(5, 2, 8), values(6, 2, 8)
     nn.seed(3)
     layer = L.MultiHeadAttention(8, 2)
@@ -217,6 +221,8 @@ def test_arguments_that_do_not_fit_are_refused(make, error):
 
 
 def test_weights_may_be_shared():
+    """A parameter assigned to two layers is listed, trained and saved once."""
+
     class Tied(nn.Module):
         """An embedding whose vectors are the rows of the last weight, too."""
 
@@ -236,6 +242,7 @@ def test_weights_may_be_shared():
 
 
 def test_frozen_layers_get_no_gradient():
+    """A layer frozen by `requires_grad_(False)` is not trained."""
     network = L.Sequential(("a", L.Linear(3, 4)), ("b", L.Linear(4, 2)))
     network.submodules["a"].requires_grad_(False)
     assert list(network.get_parameters(grad_only=True)) == ["@b/W", "@b/b"]
@@ -246,6 +253,7 @@ def test_frozen_layers_get_no_gradient():
 
 
 def test_networks_of_layers_are_saved(tmp_path):
+    """A network of layers is saved and loaded with equal outputs for any batch."""
     network = L.Sequential(
         L.Conv2d(1, 4, 3), L.BatchNorm2d(4), L.ReLU(), L.Flatten(), L.Linear(4 * 36, 3), L.LayerNorm(3)
     )
@@ -280,6 +288,7 @@ def test_networks_of_layers_are_saved(tmp_path):
 
 @pytest.mark.parametrize(("name", "other"), [("Dense", "Linear"), ("Conv2D", "Conv2d"), ("Relu", "ReLU")])
 def test_names_of_other_libraries_are_explained(name, other):
+    """Layer names of other libraries suggest Kinnor's name."""
     with pytest.raises(AttributeError, match=f"'kinnor.layers' has no attribute '{name}'; did you mean '{other}'"):
         getattr(L, name)
 

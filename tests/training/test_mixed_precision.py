@@ -27,6 +27,7 @@ def test_a_step_does_not_depend_on_the_scale():
 
 
 def test_gradients_that_overflow_lower_the_scale():
+    """A step with infinite or NaN gradients is repeated with a lower scale."""
     w, x, solver, loss = problem()
     values = iter([np.inf, np.nan, 1.0])
     updater = DynamicLossScalingUpdater(solver, loss, lambda: x.data.fill(next(values)), 8.0, weight_decay=0.1)
@@ -36,6 +37,7 @@ def test_gradients_that_overflow_lower_the_scale():
 
 
 def test_the_scale_rises_after_many_steps():
+    """After `N` steps without overflow, the loss scale doubles."""
     _, x, solver, loss = problem()
     updater = DynamicLossScalingUpdater(solver, loss, lambda: x.data.fill(0.0), 8.0, N=2)
     for _ in range(4):
@@ -44,12 +46,14 @@ def test_the_scale_rises_after_many_steps():
 
 
 def test_parameters_stay_if_no_scale_helps():
+    """If every scale gives NaN, no parameter changes."""
     w, x, solver, loss = problem()
     DynamicLossScalingUpdater(solver, loss, lambda: x.data.fill(np.nan)).update()
     assert w.d.tolist() == [1.0, 2.0]
 
 
 def test_a_communicator_sums_gradients_up():
+    """The updater sums gradients over processes by the given communicator."""
     w, x, solver, loss = problem()
     seen = []
 

@@ -58,6 +58,7 @@ NAMES = ["stem", "blocks.0", "blocks.1", "heads.a", "heads.b.0", "heads.b.1", "l
 
 
 def test_modules_in_containers_are_submodules():
+    """Modules in lists and dicts are found as submodules with paths."""
     network = ran(Stack())
     assert list(network.submodules) == NAMES
     assert [name for name, _ in network.named_modules()] == ["", *NAMES]
@@ -84,6 +85,7 @@ def test_containers_may_change():
 
 
 def test_keys_with_slashes_are_refused():
+    """Keys of dicts of modules must not contain "/"."""
     network = Dense(2)
     network.parts = {"a/b": Dense(2)}
     with pytest.raises(nn.ParameterError, match=r"without '/', got 'parts.a/b'"):
@@ -99,6 +101,7 @@ def test_a_module_that_is_used_twice_is_listed_once():
 
 
 def test_modes_reach_all_modules():
+    """`train` and `eval` apply to all modules below."""
     network = Stack()
     assert network.eval() is network
     assert not any(module.training for module in network.modules())
@@ -108,6 +111,7 @@ def test_modes_reach_all_modules():
 
 
 def test_functions_are_applied_from_the_inside():
+    """`apply` calls the function for submodules before their parent."""
     seen = []
     outer = nn.Sequential(Dense(1), nn.Sequential(Dense(2)))
     assert outer.apply(seen.append) is outer
@@ -142,6 +146,7 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
 
 
 def test_variables_that_need_gradients_are_parameters():
+    """Attributes that are variables with `need_grad` are parameters."""
     network = Dense(2)
     network.scale = nn.Variable((2,), need_grad=True)
     network.rows = [nn.Variable((1,), need_grad=True)]
@@ -179,6 +184,7 @@ def test_statistics_are_in_the_state_and_are_not_parameters():
 
 
 def test_gradients_are_set_to_zero():
+    """`zero_grad` zeroes the gradients of all parameters."""
     network = ran(Dense(2))
     weight = network.state_dict()["affine/W"]
     weight.g = 1
@@ -221,6 +227,8 @@ def test_both_kinds_of_modules_are_parts_of_each_other():
 
 
 def test_forward_is_taken_for_call():
+    """A module that defines `forward` instead of `call` works."""
+
     class Forward(nn.Module):
         """A module with the name of PyTorch's method."""
 
@@ -234,6 +242,8 @@ def test_forward_is_taken_for_call():
 
 
 def test_representations_show_children_and_sizes():
+    """`repr` of a module lists submodules, parameters and their total size."""
+
     class Sized(Dense):
         """A module that shows its argument."""
 
@@ -281,6 +291,7 @@ def test_lists_and_dicts_of_modules():
 
 
 def test_names_of_pytorch_are_explained():
+    """Attributes of PyTorch's modules suggest Kinnor's."""
     module = PC.Affine(3, 2)
     with pytest.raises(AttributeError, match="has no attribute 'weight'; did you mean 'W'"):
         _ = module.weight

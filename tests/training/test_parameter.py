@@ -33,6 +33,7 @@ def test_set_get_pop():
 
 
 def test_lookups_create_no_scopes():
+    """Looking up a missing parameter creates no scope."""
     assert get_parameter("x/y") is None
     assert pop_parameter("x/y") is None
     assert nn.get_current_parameter_scope() == {}
@@ -59,6 +60,7 @@ def test_scopes():
 
 
 def test_a_scope_ends_with_an_exception():
+    """An exception in the block restores the outer parameter scope."""
     root = nn.get_current_parameter_scope()
     with pytest.raises(ZeroDivisionError), nn.parameter_scope("a"):
         raise ZeroDivisionError
@@ -129,6 +131,7 @@ def test_initial_values(shape, initializer, expected, dtype):
 
 
 def test_initial_values_are_copied():
+    """Later changes of an initial array do not change the parameter."""
     values = np.zeros(2)
     w = get_parameter_or_create("w", None, values)
     values[:] = 1

@@ -38,6 +38,7 @@ def states_of(module):
 
 
 def test_a_solver_takes_modules_and_variables():
+    """`set_parameters` accepts a module, named parameters or variables."""
     module, solver = network(), S.Adam()
     solver.set_parameters(module)
     names = list(module.state_dict())
@@ -53,6 +54,8 @@ def test_a_solver_takes_modules_and_variables():
 
 
 def test_what_holds_no_parameters_is_refused():
+    """A module without parameters and other objects are refused."""
+
     class Lazy(nn.Module):
         """A module without parameters before its first call."""
 
@@ -79,6 +82,7 @@ RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
 
 @pytest.mark.parametrize("rule", RULES)
 def test_groups_are_solvers_of_their_own(rule):
+    """A group updates its parameters as a separate solver would."""
     one, other = network(), network()
     solver = getattr(S, rule)()
     solver.set_parameters(one)
@@ -122,6 +126,7 @@ def test_parameters_move_to_groups_under_their_names_with_their_states():
 
 
 def test_rates_keep_their_ratio():
+    """`set_learning_rate` of a solver changes the rates of its groups by the same factor."""
     module, solver = network(), S.Sgd(lr=0.1)
     solver.set_parameters(module)
     group = solver.add_group(module[1], lr=0.4)
@@ -135,6 +140,7 @@ def test_rates_keep_their_ratio():
 
 
 def test_weight_decays_of_groups():
+    """`weight_decay` applies the rate of each group to its parameters."""
     module, solver = network(), S.Sgd(lr=1.0)
     solver.set_parameters(module)
     solver.add_group([module[1].b], weight_decay=0.0)
@@ -167,6 +173,8 @@ def test_gradients_of_all_groups_are_clipped_together():
 
 
 def test_groups_are_saved_and_loaded_together(tmp_path):
+    """The states of a solver and its groups are saved in one file."""
+
     def trained(seed):
         """Returns a module and its solver, with a group, after `seed + 1` steps."""
         module, solver = network(seed), S.Adam(alpha=0.1)
@@ -198,6 +206,7 @@ def test_groups_are_saved_and_loaded_together(tmp_path):
 
 
 def test_parameters_are_set_again_and_removed():
+    """Setting parameters again keeps groups or ends them, as the arguments say."""
     module, solver = network(), S.Momentum()
     solver.set_parameters(module)
     group = solver.add_group(module[1], lr=0.1)
@@ -213,6 +222,7 @@ def test_parameters_are_set_again_and_removed():
 
 
 def test_hooks_are_called_for_each_parameter():
+    """Update hooks are called around each parameter, groups included."""
     module, solver, seen = network(), S.Sgd(), []
     solver.set_parameters(module)
     solver.add_group(module[1], lr=0.1)
@@ -247,6 +257,7 @@ def test_ways_of_pytorch_are_explained():
 
 @pytest.mark.parametrize("name", ["lr", "alpha", "learning_rate", "wd", "weight_decay"])
 def test_settings_without_effect_are_refused(name):
+    """Setting an attribute such as the learning rate on a solver raises an error."""
     module, solver = network(), S.AdamW(alpha=0.1)
     solver.set_parameters(module)
     for each in (solver, solver.add_group(module[1], alpha=0.2), solver):

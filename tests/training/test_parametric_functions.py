@@ -103,6 +103,7 @@ def test_initial_weights(build, key, shape, first, total):
 
 
 def test_layers_draw_one_after_the_other():
+    """Initial values are drawn in the order in which layers are built."""
     PF.convolution(image(), 4, (3, 3), name="c1")
     PF.affine(image(), 3, name="f")
     assert list(registered()) == ["c1/conv/W", "c1/conv/b", "f/affine/W", "f/affine/b"]
@@ -253,6 +254,7 @@ def test_lstm_values():
 
 
 def test_lstm_state_is_reset_in_place():
+    """`LSTMCell.reset_state` zeroes its states and keeps the variables."""
     cell = PF.LSTMCell(2, 3)
     assert not cell.h.need_grad
     assert not cell.h.d.any()
@@ -324,6 +326,7 @@ def test_own_parametric_functions_that_do_not_fit():
 
 
 def test_a_refused_call_registers_nothing():
+    """A call with wrong arguments registers no parameter."""
     x = image()
     bad = [
         lambda: PF.affine(x, 0),
@@ -359,6 +362,7 @@ def test_a_refused_call_registers_nothing():
 
 
 def test_a_refused_call_keeps_existing_parameters():
+    """A call that fails leaves parameters registered before it."""
     PF.affine(image(), 3)
     told = r"expected the shape \(96, 3\) of the existing parameter 'affine/W', got \(96, 4\)"
     with pytest.raises(ValueError, match=told):

@@ -54,6 +54,7 @@ def test_states_are_set_by_value_and_shown_by_reference():
 
 
 def test_double_states_stay_double(tmp_path):
+    """States of float64 parameters are saved and loaded in float64."""
     w = parameter(2, dtype=np.float64)
     s = solver(w=w)
     s.update()
@@ -81,6 +82,7 @@ class Message:
 
 
 def test_states_go_through_messages():
+    """States are written to a protobuf message and read from it."""
     s, fresh, message = solver(), solver(), Message()
     s.update()
     s.set_states_to_protobuf(message)

@@ -76,6 +76,7 @@ def solver(name="Adam", **parameters):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", STEPS)
 def test_steps_match_a_plain_formula(name, dtype):
+    """Five updates of each solver equal a NumPy implementation."""
     rng = np.random.RandomState(3)
     parameters = {
         "a/W": parameter(3, 5, dtype=dtype),
@@ -100,6 +101,7 @@ def test_steps_match_a_plain_formula(name, dtype):
 
 @pytest.mark.parametrize("name", RULES)
 def test_each_class_is_documented_and_minimises(name):
+    """Each solver class documents its arguments and lowers a quadratic loss."""
     kind = getattr(S, name)
     parameters = inspect.signature(kind).parameters
     assert all(f"    {arg}: " in kind.__doc__ for arg in parameters)
@@ -134,6 +136,7 @@ def test_learning_rate_and_info_are_in_single_precision():
 
 
 def test_parameters_keep_their_order():
+    """Parameters stay in the order of registration when some are removed."""
     parameters = {key: parameter(2) for key in "zay"}
     s = solver(**parameters)
     assert list(s.get_parameters().items()) == list(parameters.items())
@@ -149,6 +152,7 @@ def test_parameters_keep_their_order():
 
 
 def test_more_parameters_replace_or_take_over():
+    """`set_parameters` replaces a parameter, and keeps its state with `retain_state`."""
     w, other = parameter(2), parameter(2, seed=1)
     s = solver(w=w, b=parameter(1))
     s.update()
@@ -185,6 +189,7 @@ def test_a_view_of_a_parameter_sees_its_updates():
 
 
 def test_zeroed_gradients_are_skipped():
+    """A parameter whose gradient was zeroed and not written is not updated."""
     a, b = parameter(2), parameter(2)
     s = solver("Momentum", a=a, b=b)
     before = b.d.copy()
@@ -213,6 +218,7 @@ LOOKS = {
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_look_at_a_zeroed_gradient_changes_no_parameter(look, name):
+    """Reading a zeroed gradient does not make the solver apply it."""
     w = parameter(2)
     s = solver(name, w=w)
     s.update()  # With moments, that a step without a gradient would move the parameter by.
@@ -227,6 +233,7 @@ def test_a_look_at_a_zeroed_gradient_changes_no_parameter(look, name):
 
 
 def test_a_gradient_written_through_a_view_counts():
+    """A zeroed gradient that was written through a view is applied."""
     for value in (1.0, np.array([0.0, 2.0])):
         w = parameter(2)
         s = solver("Sgd", w=w)
@@ -238,6 +245,7 @@ def test_a_gradient_written_through_a_view_counts():
 
 
 def test_a_gradient_that_is_computed_as_zero_counts_after_a_look():
+    """A gradient that backward computes as zero is applied."""
     w = parameter(2)
     s = solver("Momentum", w=w)
     s.update()
@@ -252,6 +260,7 @@ def test_a_gradient_that_is_computed_as_zero_counts_after_a_look():
 
 
 def test_a_look_counts_as_a_gradient_in_programs_of_nnabla():
+    """In NNabla's dialect, reading a zeroed gradient makes the solver apply it."""
     before = _core.dialect()
     _core.set_dialect("nnabla")
     try:
@@ -267,6 +276,7 @@ def test_a_look_counts_as_a_gradient_in_programs_of_nnabla():
 
 
 def test_weight_decay_is_added_or_fused():
+    """`weight_decay` adds to the gradient, or to the step of solvers that decouple it."""
     w = parameter(3)
     s = solver("Sgd", w=w)
     expected = w.g + np.float32(0.1) * w.d
@@ -284,6 +294,7 @@ def test_weight_decay_is_added_or_fused():
 
 
 def test_gradients_are_clipped_scaled_and_checked():
+    """Clipping, scaling and checks of gradients."""
     a, b = parameter(2), parameter(1)
     s = solver("Sgd", a=a, b=b)
     a.g, b.g = [3.0, 4.0], [0.5]
@@ -359,6 +370,7 @@ def test_an_exception_in_a_hook_is_not_wrapped():
 
 
 def test_hooks_may_use_the_solver():
+    """A hook may change the learning rate or remove parameters during an update."""
     s = solver("Sgd", a=parameter(1), b=parameter(1))
     rates = []
 
@@ -422,6 +434,7 @@ def test_changed_or_cleared_parameters_are_refused_before_any_update():
 
 
 def test_the_solver_holds_its_parameters():
+    """A solver keeps its parameters alive."""
     s = solver(w=parameter(2))
     gc.collect()
     before = s.get_parameters()["w"].d.copy()
@@ -430,6 +443,7 @@ def test_the_solver_holds_its_parameters():
 
 
 def test_two_solvers_update_in_two_threads():
+    """Solvers may update on several threads at the same time."""
     solvers = [solver(w=parameter(1 << 20)) for _ in range(2)]
     threads = [threading.Thread(target=lambda s=s: [s.update() for _ in range(5)]) for s in solvers]
     for thread in threads:

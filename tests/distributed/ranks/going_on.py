@@ -13,6 +13,7 @@ from kinnor.communicators import MultiProcessDataParallelCommunicator, ShardedSo
 from kinnor.utils.data_iterator import data_iterator_simple
 
 path, steps, shards, dropout = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "shards", sys.argv[4] == "dropout"
+"""Arguments: the checkpoint, the last step, if the solver is sharded, and if the network has dropout."""
 comm = MultiProcessDataParallelCommunicator()
 comm.init()
 comm.share_random()

@@ -11,12 +11,14 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 EXAMPLES, FEATURES, CLASSES = 12, 10, 5
+"""Examples in a step over all processes, features of an example, and classes."""
 
 
 class Network:
     """A network with parameters of its own, for one batch size."""
 
     def __init__(self, batch: int, name: str) -> None:
+        """Builds the network for `batch` examples, with its parameters in the scope `name`."""
         self.batch = batch
         self.x, self.t = nn.Variable((batch, FEATURES)), nn.Variable((batch, 1))
         nn.seed(7)

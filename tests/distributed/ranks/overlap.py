@@ -13,6 +13,7 @@ import kinnor.functions as F
 import kinnor.solvers as S
 
 what = sys.argv[1] if len(sys.argv) > 1 else "right"
+"""The fault to cause, or "right" to cause none."""
 comm = C.MultiProcessDataParallelCommunicator(timeout=1.0 if what == "skip" else 60.0)
 comm.init()
 
@@ -73,6 +74,7 @@ if what == "raise":
         """A callback that raises during a run of the last process, while threads of the others wait for it."""
 
         on = False
+        """True to raise in `on_finish_function_backward`."""
 
         def on_finish_function_backward(self, f):
             """Raises in the last process at the first `Tanh`."""

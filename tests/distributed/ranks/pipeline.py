@@ -13,6 +13,7 @@ comm = MultiProcessDataParallelCommunicator()
 comm.init()
 rank, size = comm.rank, comm.size
 BATCH = 12
+"""Examples in a batch."""
 
 
 def network(x, t):

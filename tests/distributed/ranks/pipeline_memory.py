@@ -13,6 +13,7 @@ import kinnor.solvers as S
 from kinnor.communicators import MultiProcessDataParallelCommunicator, Pipeline
 
 LAYERS, WIDTH, BATCH = 52, 1024, 8
+"""Number of layers, features of a layer, and examples in a batch."""
 
 comm = MultiProcessDataParallelCommunicator()
 comm.init()

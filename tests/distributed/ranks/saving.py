@@ -21,7 +21,9 @@ from kinnor.communicators import MultiProcessDataParallelCommunicator, Pipeline
 comm = MultiProcessDataParallelCommunicator(timeout=60)
 comm.init()
 folder, before = Path(sys.argv[1]), sys.argv[2:]
+"""The folder to save to, and the checkpoints to load first."""
 BATCH, WIDTH = 6, 8
+"""Examples in a batch, and features of an example."""
 
 
 def spread(x, t):
@@ -45,6 +47,7 @@ class Trained:
     """A network and its solver."""
 
     def __init__(self, name):
+        """Builds the network `name`: "spread" or "placed"."""
         nn.seed(3 + len(before))  # Different initial values, to be replaced by the loaded ones.
         with nn.parameter_scope(name):
             if name == "spread":

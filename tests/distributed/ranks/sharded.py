@@ -12,6 +12,7 @@ import kinnor.functions as F
 import kinnor.solvers as S
 
 folder = Path(sys.argv[1])
+"""The folder for states that the processes save."""
 comm = C.MultiProcessDataParallelCommunicator(timeout=60)
 comm.init()
 shapes = {"a": (3, 4), "b": (5,)}  # fewer parameters than processes

@@ -13,6 +13,7 @@ from kinnor.communicators import MultiProcessDataParallelCommunicator, ShardedSo
 comm = MultiProcessDataParallelCommunicator()
 comm.init()
 names = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
+"""Names of all solvers."""
 assert len(names) == 18, names
 for n, name in enumerate(names):
     make = getattr(S, name)

@@ -46,6 +46,7 @@ class Trained:
     """A network, its parameters and its solver."""
 
     def __init__(self, make, scope):
+        """Builds the loss of the network `make(x)`, with its parameters in the scope `scope`."""
         nn.seed(3)
         self.x = nn.Variable.from_numpy_array(examples, need_grad=True)
         with nn.parameter_scope(scope):

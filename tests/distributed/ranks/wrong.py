@@ -11,6 +11,7 @@ import kinnor as nn
 from kinnor.communicators import MultiProcessDataParallelCommunicator
 
 what = sys.argv[1]
+"""The fault to cause, from the command line."""
 comm = MultiProcessDataParallelCommunicator(timeout=600.0 if what in ("ended", "received", "group") else 1.0)
 comm.init()
 x = nn.NdArray.from_numpy_array(np.ones((2, 3), np.float32))
