@@ -10,7 +10,7 @@ from ._core import CallError, NdArray, Variable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ARRAY", "VARIABLE", "attach", "knowing"]
+__all__ = ["ARRAY", "VARIABLE", "attach"]
 
 VARIABLE = [
     "H", "abs", "add", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "baddbmm",
@@ -81,7 +81,7 @@ def attach() -> None:
             setattr(kind, name, _Absent(name))
         for method in (_listed, _int, _round, _formatted, _abs):
             setattr(kind, _SPECIAL[method.__name__], method)
-    method = knowing("Variable.from_numpy_array", Variable.from_numpy_array)
+    method = _knowing("Variable.from_numpy_array", Variable.from_numpy_array)
     setattr(Variable, "from_numpy_array", staticmethod(method))  # noqa: B010 - a type checker sees the method itself.
 
 
@@ -101,7 +101,7 @@ def refuse(op: str, names: Iterable[str]) -> None:
         raise CallError(f"{op}: got an argument {name!r}{advice}")
 
 
-def knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """A method whose errors lead from arguments of PyTorch's method of this name to what to write here.
 
     Args:

@@ -49,6 +49,14 @@ pub(super) fn items<'py, T>(
     Ok(found)
 }
 
+/// Returns an error for unknown arguments of a method, if there are any. It says what to write in place of arguments of
+/// other libraries.
+pub(super) fn refuse_unknown(op: &str, unknown: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some(unknown) = unknown else { return Ok(()) };
+    let advice = unknown.py().import("kinnor._foreign_attributes")?;
+    advice.call_method1("refuse", (op, unknown)).map(drop)
+}
+
 /// Reads a truth value: a Python or NumPy bool, or 0 or 1.
 pub(super) fn flag(v: &Bound<'_, PyAny>) -> PyResult<bool> {
     let number = || v.extract::<i64>().ok().filter(|i| matches!(i, 0 | 1)).map(|i| i == 1);

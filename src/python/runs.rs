@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::arguments::{bytes, flag};
+use super::arguments::{bytes, flag, refuse_unknown};
 use super::classes::{NdArray, Variable};
 use super::hooks::{self, Callbacks};
 use super::numpy;
@@ -85,10 +85,7 @@ impl Variable {
         function_post_hook: Option<&Bound<'_, PyAny>>,
         unknown: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        if let Some(unknown) = unknown {
-            let advice = py.import("kinnor._foreign_attributes")?;
-            advice.call_method1("refuse", ("Variable.backward", unknown))?;
-        }
+        refuse_unknown("Variable.backward", unknown)?;
         let seed = grad.0.map_or(Ok(Seed::default()), |grad| self.seed(&grad))?;
         let callbacks = Callbacks::new(communicator_callbacks)?;
         scopes::follow(py);

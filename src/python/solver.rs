@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple};
 
-use super::arguments::{flag, number, shown, texts};
+use super::arguments::{flag, number, refuse_unknown, shown, texts};
 use super::calls;
 use super::classes::{NdArray, Variable};
 use super::values::{to_python, value, wrong};
@@ -285,7 +285,9 @@ impl Solver {
     }
 
     /// Sets all gradients to zero lazily. Updates skip a parameter until a backward run writes its gradient.
-    fn zero_grad(&self) -> PyResult<()> {
+    #[pyo3(signature = (**unknown), text_signature = "($self)")]
+    fn zero_grad(&self, unknown: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+        refuse_unknown("Solver.zero_grad", unknown)?;
         Ok(self.solver()?.zero_grad()?)
     }
 
