@@ -77,11 +77,12 @@ docs: build
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --strict --site-dir target/site
 
 # What is released, in target/wheels: on Linux for glibc 2.17 and later, which the linker of `zig` knows; CPython 3.10 and later.
-# `make wheel TARGET=aarch64` makes the one for Linux on 64-bit ARM on another machine.
+# `make wheel TARGET=aarch64` makes the one for Linux on 64-bit ARM on another machine. TARGET=x86_64-musl and
+# TARGET=aarch64-musl make those for musl 1.2 and later.
 ZIG := $(if $(filter Linux,$(shell uname)),--zig --compatibility manylinux_2_17)
-ifeq ($(TARGET),aarch64)
+ifneq ($(TARGET),)
 wheel: .venv/made $(STUBS)
-	tools/arm64 wheel
+	tools/arm64 wheel $(TARGET)
 else
 wheel: .venv/made
 	$(PYTHON) -m pip install --quiet numpy $(if $(ZIG),ziglang)

@@ -1,6 +1,8 @@
 //! Kernels for 8-bit levels: products with weights, exact in `i32` on every machine, and the conversion of the sums.
 //! Knows channels-last images, scales and zero points, not graphs or operations.
 
+#[cfg(target_arch = "aarch64")]
+mod arm;
 mod depthwise;
 mod dots;
 pub mod levels;

@@ -9,6 +9,8 @@
 pub(super) unsafe trait IntegerDots: Copy {
     /// The number of columns.
     const WIDTH: usize;
+    /// The number that [`IntegerDots::levels`] subtracts from each level.
+    const LEVELS_LESS: u8 = 0;
     /// Four terms of each column.
     type Weights: Copy;
     /// Four terms that are the same for each column.
@@ -39,11 +41,11 @@ pub(super) unsafe trait IntegerDots: Copy {
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     /// The level that represents zero.
-    zero: u8,
+    pub(super) zero: u8,
     /// The least number that is not clamped.
-    least: f32,
+    pub(super) least: f32,
     /// The largest number that is not clamped.
-    most: f32,
+    pub(super) most: f32,
 }
 
 impl Rounding {

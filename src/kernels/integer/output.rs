@@ -51,12 +51,13 @@ impl ColumnTerms<'_> {
         if self.zeros.is_empty() { 0 } else { of_column(self.zeros, column) as i32 }
     }
 
-    /// The corrections of sums of this many terms, for levels with this zero point.
-    pub(super) fn offsets(&self, packed: WeightPanels, zero: u8, terms: usize) -> Offsets {
-        let zero = i32::from(zero);
+    /// The corrections of sums of this many terms, for levels with this zero point, by kernels that subtract a number
+    /// from each level.
+    pub(super) fn offsets(&self, packed: WeightPanels, zero: u8, levels_less: u8, terms: usize) -> Offsets {
+        let (zero, left) = (i32::from(zero), i32::from(zero) - i32::from(levels_less));
         let added = |i| {
             let both = zero.wrapping_mul(self.zero(i)).wrapping_mul(terms as i32);
-            self.bias(i).wrapping_sub(zero.wrapping_mul(packed.sum(i))).wrapping_add(both)
+            self.bias(i).wrapping_sub(left.wrapping_mul(packed.sum(i))).wrapping_add(both)
         };
         let zeros = if self.has_zeros() { packed.columns } else { 0 };
         Offsets { added: filled(packed.columns, added), zeros: filled(zeros, |i| self.zero(i)) }

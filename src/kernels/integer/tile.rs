@@ -1,9 +1,11 @@
 //! The microkernel: a tile of sums that stays in registers. One source, compiled for each instruction set.
 
+#[cfg(target_arch = "aarch64")]
+use super::arm::{SignedBySigned, UnsignedBySigned};
 #[cfg(target_arch = "x86_64")]
 use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
 use super::dots::{IntegerDots, Portable, Rounding};
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::kernels::simd::{Isa, isa};
 
 /// Columns of a row of sums of a tile.
@@ -56,6 +58,8 @@ pub(super) type IntegerKernel = unsafe fn(&IntegerTile<'_>);
 pub(super) struct Kernels {
     /// Columns of a register.
     pub(super) width: usize,
+    /// The number that they subtract from each level.
+    pub(super) levels_less: u8,
     /// By number of registers minus one, then by number of rows minus one.
     pub(super) tiles: &'static [&'static [IntegerKernel]],
 }
@@ -179,7 +183,11 @@ macro_rules! kernels {
                 // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { tile::<$dots, M, N>(t) }
             }
-            Kernels { width: <$dots as IntegerDots>::WIDTH, tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+] }
+            Kernels {
+                width: <$dots as IntegerDots>::WIDTH,
+                levels_less: <$dots as IntegerDots>::LEVELS_LESS,
+                tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+],
+            }
         };
     };
     (@rows $kernel:ident, $n:literal, [$($m:literal)+]) => { [$($kernel::<$m, $n> as IntegerKernel),+] };
@@ -192,11 +200,15 @@ kernels!(AVX512_VNNI, Avx512Vnni, [1 2 3 4], [1 2 3 4 5 6], "avx512f,avx512bw,av
 kernels!(AVX_VNNI, AvxVnni, [1 2], [1 2 3 4 5 6], "avx2,avxvnni");
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, Avx2, [1 2], [1 2 3 4], "avx2");
+#[cfg(target_arch = "aarch64")]
+kernels!(I8MM, UnsignedBySigned, [1 2 3 4], [1 2 3 4 5 6], "neon,i8mm");
+#[cfg(target_arch = "aarch64")]
+kernels!(DOTPROD, SignedBySigned, [1 2 3 4], [1 2 3 4 5 6], "neon,dotprod");
 
 /// The kernels that this machine can run, the best one first.
 pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
     #[cfg(target_arch = "x86_64")]
-    let of_x86: [(bool, &'static Kernels); 3] = {
+    let special: [(bool, &'static Kernels); 3] = {
         let most = isa();
         let (wide, narrow) = (most == Isa::Avx512, matches!(most, Isa::Avx512 | Isa::Avx2));
         [
@@ -205,9 +217,17 @@ pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
             (narrow, &AVX2),
         ]
     };
-    #[cfg(not(target_arch = "x86_64"))]
-    let of_x86: [(bool, &'static Kernels); 0] = [];
-    of_x86.into_iter().filter_map(|(is_there, kernels)| is_there.then_some(kernels)).chain([&PORTABLE])
+    #[cfg(target_arch = "aarch64")]
+    let special: [(bool, &'static Kernels); 2] = {
+        let is_neon = isa() == Isa::Neon;
+        [
+            (is_neon && std::arch::is_aarch64_feature_detected!("i8mm"), &I8MM),
+            (is_neon && std::arch::is_aarch64_feature_detected!("dotprod"), &DOTPROD),
+        ]
+    };
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let special: [(bool, &'static Kernels); 0] = [];
+    special.into_iter().filter_map(|(is_there, kernels)| is_there.then_some(kernels)).chain([&PORTABLE])
 }
 
 /// The best kernels of this machine.
