@@ -268,6 +268,8 @@ class Following:
             if read:
                 set_up_all(read, since)
             lengths = [x.shape for x in read]
+            if any(0 in shape for shape in lengths):
+                raise OnnxError("expected arrays with elements, got one without")  # nodes may differ for it
             if lengths == step.lengths and changed.isdisjoint(step.read):
                 continue
             step.lengths = lengths

@@ -46,8 +46,11 @@ def _bit_cast(node: Node) -> NDArray[Any]:
 
 def _compress(node: Node) -> NDArray[Any]:
     """Builds `Compress`."""
-    axis = node.get("axis")
-    return np.compress(node.static(1).astype(bool), node.static(0), axis)
+    x, axis = node.static(0), node.get("axis")
+    chosen = np.flatnonzero(node.static(1))
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    return np.take(x, chosen[chosen < x.shape[axis]], axis)
 
 
 def _unique(node: Node) -> list[Value]:
@@ -98,6 +101,8 @@ def _dft(node: Node) -> NDArray[Any]:
     x, length = node.static(0), int(node.static(1).item()) if node.has(1) else None
     axis = int(node.static(2).item()) if node.has(2) else node.get("axis", 1 if node.version < 20 else -2)
     axis = axis % x.ndim
+    if not (x.shape[axis] if length is None else length):
+        return np.zeros((*x.shape[:-1], 1 if node.get("onesided", 0) and node.get("inverse", 0) else 2), x.dtype)
     z = _complex(x)
     if node.get("inverse", 0):
         if node.get("onesided", 0):

@@ -136,7 +136,8 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
                 px = reshape(_part(steps, 0, t, t + 1), (batch, n_gates * size))
                 h, c = step(px, h, c, kept, rb)
                 found.append(h)
-            outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0))
+            none = F.constant(0.0, (0, batch, size))
+            outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0) if found else none)
             last_h.append(h)
             last_c.append(c)
         ends = [F.stack(*last_h, axis=0), F.stack(*last_c, axis=0)]

@@ -90,6 +90,15 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
     return Row(build, folded, is_free=True)
 
 
+def _mean(node: Node) -> Any:
+    """Builds `ReduceMean`. The mean of no elements is zero, as in ONNX Runtime."""
+    x, axes, keeps = node.x(), _axes(node), bool(node.get("keepdims", 1))
+    if all(x.shape[axis] for axis in axes):
+        return F.mean(x, axis=axes, keepdims=keeps) if axes else F.identity(x)
+    note_lengths()
+    return F.sum(x, axis=axes, keepdims=keeps)
+
+
 def _norm(node: Node) -> Variable:
     """Builds `ReduceL2`."""
     x, axes = node.x(), _axes(node)
@@ -171,7 +180,7 @@ REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "ReduceLogSum"): _reduction(F.sum, after=F.log),
     ("", "ReduceLogSumExp"): Row(_log_sum_exp),
     ("", "ReduceMax"): _extreme(F.max, np.max, is_largest=True),
-    ("", "ReduceMean"): _reduction(F.mean),
+    ("", "ReduceMean"): Row(_mean, is_free=True),
     ("", "ReduceMin"): _extreme(F.min, np.min, is_largest=False),
     ("", "ReduceProd"): _reduction(F.prod, fold=np.prod),
     ("", "ReduceSum"): _reduction(F.sum, fold=np.sum),
