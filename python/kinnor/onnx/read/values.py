@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .body import Body
+
 __all__ = [
     "COMPUTES",
     "MOST_FIXED",
@@ -332,6 +334,7 @@ class Node:
         captured: The values outside of the node that graphs inside of it read.
         scope: What graphs inside of it may take, by name.
         made: What earlier graphs have made of its constants, by name.
+        apart: What builds a graph inside of it as a graph of its own.
     """
 
     def __init__(
@@ -345,7 +348,9 @@ class Node:
         captured: Sequence[Value] = (),
         scope: Mapping[str, Value | None] = MappingProxyType({}),
         made: dict[str, Any] | None = None,
+        apart: Callable[..., Body | None] | None = None,
     ) -> None:
+        self.apart = apart
         self._made = {} if made is None else made
         self.proto = proto
         self.domain = domain
