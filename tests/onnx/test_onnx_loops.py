@@ -266,3 +266,38 @@ def test_parameters_of_a_loop_can_be_changed():
     y.backward()
     assert np.abs(x.g).max() > 0
     np.testing.assert_allclose(y.d, without, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", [0, 1])
+@pytest.mark.parametrize("kind", ["GRU", "LSTM", "RNN"])
+def test_recurrent_layers_of_whole_and_cut_sequences(kind, layout):
+    """A graph for whole sequences takes others of another length, but not shorter ones in a batch."""
+    n = {"GRU": 3, "LSTM": 4, "RNN": 1}[kind] * 4
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["z"]),
+        helper.make_node(kind, ["z", "w", "r", "", "lengths"], ["y", "end"], hidden_size=4, linear_before_reset=1),
+    ]
+    if kind != "GRU":
+        del nodes[1].attribute[1]
+    feeds = []
+    for steps, lengths in ((5, (5, 5)), (7, (7, 7)), (7, (3, 7)), (6, (6, 6)), (4, (4, 4)), (4, (4, 2)), (5, (5,))):
+        x = RNG.standard_normal((steps, len(lengths), 3)).astype(np.float32)
+        feeds.append({"x": x, "lengths": np.array(lengths, np.int32)})
+    held = {
+        "w": RNG.standard_normal((1, n, 3)).astype(np.float32),
+        "r": RNG.standard_normal((1, n, 4)).astype(np.float32),
+    }
+    if not layout:
+        compared(nodes, feeds, ["y", "end"], held)
+        return
+    proto = model_of(nodes, feeds[0], ["y", "end"], held)
+    wanted = [kinnor.onnx.Model(proto)(**given) for given in feeds]
+    nodes[1].attribute.append(helper.make_attribute("layout", 1))
+    for given in feeds:
+        given["x"] = np.ascontiguousarray(given["x"].transpose(1, 0, 2))
+    model = kinnor.onnx.Model(model_of(nodes, feeds[0], ["y", "end"], held))
+    for given, (y, end) in zip(feeds, wanted, strict=True):
+        for _ in range(2):
+            found = model(**given)
+            np.testing.assert_allclose(found[0], y.transpose(2, 0, 1, 3), atol=1e-6)
+            np.testing.assert_allclose(found[1], end.transpose(1, 0, 2), atol=1e-6)

@@ -414,8 +414,11 @@ def _apply(node: Node, row: Row) -> list[Value]:
             is_known = False
         if held.sources and held.sources is not sources:
             sources = sources | held.sources if sources else held.sources
-    with _precision(node, given):
-        made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    if row.fold is not None and is_known:
+        made = row.fold(node)
+    else:
+        with _precision(node, given):
+            made = row.build(node)
     if is_known and isinstance(made, np.ndarray) and made.dtype.kind == "O":
         return [words_of(made)]
     if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is

@@ -37,6 +37,7 @@ __all__ = [
     "check_whole",
     "may_outgrow",
     "note_lengths",
+    "note_same",
 ]
 
 MOST_FIXED = 1 << 18
@@ -157,12 +158,14 @@ class Trace:
 
     Attributes:
         has_lengths: True if an argument of a function may follow from lengths of the inputs of the model.
+        is_same: True for inputs of the node of which it makes the same functions. None if that is not known.
     """
 
-    __slots__ = ("has_lengths",)
+    __slots__ = ("has_lengths", "is_same")
 
     def __init__(self) -> None:
         self.has_lengths = False
+        self.is_same: Callable[[Sequence[Value | None]], bool] | None = None
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
@@ -174,6 +177,17 @@ def note_lengths() -> None:
     trace = TRACE.get()
     if trace is not None:
         trace.has_lengths = True
+
+
+def note_same(is_same: Callable[[Sequence[Value | None]], bool]) -> None:
+    """Notes that the current node makes the same functions of certain inputs of other lengths.
+
+    Args:
+        is_same: True for such inputs.
+    """
+    trace = TRACE.get()
+    if trace is not None:
+        trace.is_same = is_same
 
 
 class Value:
