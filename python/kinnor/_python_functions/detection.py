@@ -231,7 +231,10 @@ def onnx_resize(
             outside = outside | ((at < 0) | (at > n - 1)).reshape(along)
         if mode == "nearest":
             indices = np.clip(ROUNDINGS[nearest_mode](at), 0, n - 1).astype(int)
-            y = with_constant(f.gather(of_length(y, n, axis), type(x).from_numpy_array(indices), axis), 1)
+            # No element is filled. The function fails if the axis gets another length, and keeps integers as they are.
+            none = type(x).from_numpy_array(np.zeros([n if a == axis else 1 for a in range(x.ndim)], np.float32))
+            held = with_constant(f.bool_fill(y, none, 0.0), 1)
+            y = with_constant(f.gather(held, type(x).from_numpy_array(indices), axis), 1)
             continue
         at = places_along(n, np.arange(to, dtype=np.float64), scale, coordinate_transformation_mode, part)
         weights = taps_along(at, n, mode, cubic_coeff_a, bool(exclude_outside))

@@ -12,6 +12,7 @@ from ...context import Context, context_scope
 from ...files.progress import each
 from ...modes import auto_forward
 from . import reading
+from .body import Body
 from .containers import Words, words_of
 from .definitions import definition
 from .expansion import BUDGET, Budget
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from ...rewrite.folding import Folding
     from .following import Following
     from .values import Row
 
@@ -78,6 +80,7 @@ class Builder:
 
     Attributes:
         at: Index of the current node.
+        folding: The folding of graphs; None if parameters may change.
         watched: Integer variables of the last built graph that may become too large for float64, by name in errors.
     """
 
@@ -88,6 +91,7 @@ class Builder:
         self._prepared: dict[int, _Prepared] = {}
         self._shared = SharedValues(proto.graph, constants)
         self.at = 0
+        self.folding: Folding | None = None
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
         for node in proto.graph.node:
@@ -205,14 +209,82 @@ class Builder:
 
         def inside(held: Any, given: Sequence[Value] = ()) -> list[Value]:
             """Builds an inner graph of the node. Returns its outputs."""
-            inner = {**values, **dict(zip((x.name for x in held.input), given, strict=False))}
-            for tensor in held.initializer:
-                inner[tensor.name] = constant(reading.array_of(tensor, self._folder))
-            self._run(held, inner, versions)
-            return [value for _, value in outputs_of(held, inner)]
+            return self._inside(held, given, values, versions)
 
-        captured = [value for name in reading.names_read([node]) if (value := values.get(name))]
-        return Node(node, held.domain, held.attributes, inputs, version, inside, captured, values, held.made)
+        def apart(graph: Any, places: Sequence[int], n_steps: int, given: Sequence[Value], **more: Any) -> Body | None:
+            """Builds an inner graph apart from the outer one, or returns None if that is not possible."""
+            scope = {name: values.get(name) for name in names}
+            return self._body(graph, places, n_steps, given, scope=scope, versions=versions, **more)
+
+        names = reading.names_read([node])
+        captured = [value for name in names if (value := values.get(name))]
+        return Node(node, held.domain, held.attributes, inputs, version, inside, captured, values, held.made, apart)
+
+    def _body(
+        self,
+        graph: Any,
+        places: Sequence[int],
+        n_steps: int,
+        given: Sequence[Value],
+        scope: Mapping[str, Value | None],
+        versions: Mapping[str, int] | None,
+        read: Sequence[tuple[Variable, Variable]] = (),
+        changing: Sequence[Value] = (),
+    ) -> Body | None:
+        """Returns the graph of a loop's body, or None if it must be built for each step.
+
+        Args:
+            graph: A `GraphProto`.
+            places: Places of the outputs to compute.
+            n_steps: Number of steps.
+            given: Its inputs.
+            scope: Values of the outer graph that it may read, by name.
+            versions: Versions of operators in an operator's definition.
+            read: Other variables of the outer graph that the inputs follow from, with those that stand for them.
+            changing: Other values that the inputs follow from and that change between steps.
+        """
+        inner = dict(scope)
+        captured, parameters = list(read), set[Variable]()
+        for name, value in scope.items():
+            if value is None or value.known:
+                continue
+            if type(value) is not Value:
+                return None
+            if value.is_computed:
+                variable = Variable(value.shape, need_grad=False)
+                inner[name] = Value(variable, value.dtype)
+                captured.append((value.variable, variable))
+            else:
+                parameters.add(value.variable)
+        outer_watched, self.watched = self.watched, {}
+        token = COMPUTES.set(lambda _: False)
+        try:
+            outputs = self._inside(graph, given, inner, versions)
+        except NeedsValuesError:
+            return None
+        finally:
+            COMPUTES.reset(token)
+            watched, self.watched = self.watched, outer_watched
+        outputs = [outputs[place] for place in places]
+        if not all(type(value) is Value for value in outputs):
+            return None
+        if self.folding is not None:
+            self.folding.share(self.shared_variables())
+        return Body([*given, *changing], outputs, captured, watched, parameters, n_steps, self.folding)
+
+    def _inside(
+        self,
+        graph: Any,
+        given: Sequence[Value],
+        values: Mapping[str, Value | None],
+        versions: Mapping[str, int] | None,
+    ) -> list[Value]:
+        """Builds an inner graph. Returns its outputs."""
+        inner = {**values, **dict(zip((x.name for x in graph.input), given, strict=False))}
+        for tensor in graph.initializer:
+            inner[tensor.name] = constant(reading.array_of(tensor, self._folder))
+        self._run(graph, inner, versions)
+        return [value for _, value in outputs_of(graph, inner)]
 
     def _made(self, held: Node, known: Mapping[str, int]) -> list[Value]:
         """The outputs of a node, by its table row or its definition."""
@@ -342,8 +414,11 @@ def _apply(node: Node, row: Row) -> list[Value]:
             is_known = False
         if held.sources and held.sources is not sources:
             sources = sources | held.sources if sources else held.sources
-    with _precision(node, given):
-        made = (row.fold if row.fold is not None and is_known else row.build)(node)
+    if row.fold is not None and is_known:
+        made = row.fold(node)
+    else:
+        with _precision(node, given):
+            made = row.build(node)
     if is_known and isinstance(made, np.ndarray) and made.dtype.kind == "O":
         return [words_of(made)]
     if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is

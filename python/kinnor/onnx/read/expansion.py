@@ -16,10 +16,13 @@ from .values import OnnxError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
-__all__ = ["BUDGET", "MOST_TIMES", "Budget", "n_built", "refuse_calls", "stays_true"]
+__all__ = ["BUDGET", "MOST_STEPS", "MOST_TIMES", "Budget", "n_built", "number_in", "refuse_calls", "stays_true"]
 
 MOST_TIMES = 4096
-"""Limit on the iterations of a loop, whose body is built once for each."""
+"""Limit on the iterations of a loop whose body is built once for each."""
+
+MOST_STEPS = 1 << 24
+"""Limit on the steps of a loop whose body is built once, with those of the loops around it."""
 
 _MOST_BUILT = 3 * MOST_NODES
 """Limit on the nodes of inner graphs built in one call of a model. A node may be built again with more known values."""
@@ -81,22 +84,23 @@ def _refuse(are_too_many: bool) -> None:
 # --- Loops
 
 
-def n_built(graph: Any, known: Mapping[str, int | None]) -> int:
-    """A lower bound on the nodes that a graph builds, with the certain iterations of its loops.
+def n_built(graph: Any, known: Mapping[str, int | None], turns: int = 1) -> int:
+    """A lower bound on the nodes that a graph builds. The body of a loop is built once.
 
     Args:
         graph: A `GraphProto`.
         known: Known integers and booleans of outer graphs, by name.
+        turns: Number of iterations of the loops around the graph.
 
     Raises:
-        UnsupportedError: If a loop certainly has too many iterations.
+        UnsupportedError: If a loop certainly has too many iterations, with those of the loops around it.
     """
     own: dict[str, int | None] = {held.name: None for held in graph.input}
-    own.update((tensor.name, _number(tensor)) for tensor in graph.initializer)
+    own.update((tensor.name, number_in(tensor)) for tensor in graph.initializer)
     scope: MutableMapping[str, int | None] = ChainMap(own, known)  # type: ignore[arg-type]
     n_nodes = 0
     for node in graph.node:
-        n_nodes += 1 + _inside(node, scope)
+        n_nodes += 1 + _inside(node, scope, turns)
         for name in node.output:
             own[name] = None
         if node.op_type == "Constant" and len(node.output) == 1:
@@ -107,18 +111,24 @@ def n_built(graph: Any, known: Mapping[str, int | None]) -> int:
     return n_nodes
 
 
-def _inside(node: Any, scope: Mapping[str, int | None]) -> int:
+def _inside(node: Any, scope: Mapping[str, int | None], turns: int) -> int:
     """A lower bound on the nodes that a node's inner graphs build."""
     graphs = {held.name: held.g for held in node.attribute if held.HasField("g")}
     if not graphs:
         return 0
     if node.op_type == "Loop" and "body" in graphs:
-        return _turns(node, graphs["body"], scope) * n_built(graphs["body"], scope)
+        turns *= _turns(node, graphs["body"], scope)
+        if turns > MOST_STEPS:
+            raise UnsupportedError(
+                f"onnx.Model: expected {MOST_STEPS} steps at most, got {turns} of the loop {node.name!r}"
+            )
+        return n_built(graphs["body"], scope, turns) if turns else 0
     if node.op_type == "If":
         condition = scope.get(node.input[0]) if node.input else None
         chosen = graphs.get("else_branch" if condition == 0 else "then_branch") if condition is not None else None
-        return n_built(chosen, scope) if chosen is not None else min(n_built(g, scope) for g in graphs.values())
-    return sum(n_built(graph, scope) for graph in graphs.values())
+        branches = graphs.values() if chosen is None else [chosen]
+        return min(n_built(branch, scope, turns) for branch in branches)
+    return sum(n_built(graph, scope, turns) for graph in graphs.values())
 
 
 def _turns(node: Any, body: Any, scope: Mapping[str, int | None]) -> int:
@@ -129,9 +139,7 @@ def _turns(node: Any, body: Any, scope: Mapping[str, int | None]) -> int:
         return 0
     if not goes_on or not stays_true(body, scope):
         return 1
-    most = scope.get(names[0], None) if names[0] else MOST_TIMES + 1
-    if most is not None and most > MOST_TIMES:
-        raise UnsupportedError(f"onnx.Model: expected {MOST_TIMES} times at most, got {most} of the loop {node.name!r}")
+    most = scope.get(names[0], None) if names[0] else MOST_STEPS + 1
     return 1 if most is None else max(most, 0)
 
 
@@ -157,7 +165,7 @@ def stays_true(body: Any, known: Mapping[str, int | None]) -> bool:
     if name == body.input[1].name:
         return True
     held = next((tensor for tensor in body.initializer if tensor.name == name), None)
-    return (_number(held) if held is not None else known.get(name)) == 1
+    return (number_in(held) if held is not None else known.get(name)) == 1
 
 
 def _constant(node: Any) -> int | None:
@@ -166,12 +174,16 @@ def _constant(node: Any) -> int | None:
         if held.name == "value_int":
             return int(held.i)
         if held.name == "value":
-            return _number(held.t)
+            return number_in(held.t)
     return None
 
 
-def _number(tensor: Any) -> int | None:
-    """The integer or boolean in a tensor of one element, or None for other tensors."""
+def number_in(tensor: Any) -> int | None:
+    """The integer or boolean in a tensor of one element, or None for other tensors.
+
+    Args:
+        tensor: A `TensorProto`.
+    """
     if np.prod(tensor.dims, dtype=float) != 1 or not (tensor.HasField("raw_data") or tensor.ByteSize() < 1 << 10):
         return None
     try:

@@ -17,7 +17,7 @@ from . import reading
 from .values import TRACE, OnnxError, Trace, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,13 +39,15 @@ class _Step:
         others: The other names that it reads.
         outputs: The names of its outputs, with their places.
         is_computed: True if a run computes an output.
+        inputs: The names of its inputs.
+        is_same: True for inputs of which it makes the same functions. None if that is not known.
 
     Attributes:
         lengths: The shapes of the computed names that it was built for last.
         node: The node, from the second time on.
     """
 
-    __slots__ = ("at", "computed", "is_computed", "lengths", "node", "others", "outputs", "read")
+    __slots__ = ("at", "computed", "inputs", "is_computed", "is_same", "lengths", "node", "others", "outputs", "read")
 
     def __init__(
         self,
@@ -55,7 +57,11 @@ class _Step:
         others: list[str],
         outputs: list[tuple[int, str]],
         is_computed: bool,
+        inputs: list[str],
+        is_same: Callable[[Sequence[Value | None]], bool] | None,
     ) -> None:
+        self.inputs = inputs
+        self.is_same = is_same
         self.at = at
         self.read = read
         self.computed = computed
@@ -107,9 +113,9 @@ class Following:
         finally:
             TRACE.reset(token)
         if self.is_possible:
-            self._note(at, node, values, trace.has_lengths)
+            self._note(at, node, values, trace)
 
-    def _note(self, at: int, node: Any, values: dict[str, Any], has_lengths: bool) -> None:
+    def _note(self, at: int, node: Any, values: dict[str, Any], trace: Trace) -> None:
         """Notes a node that was built, if it must be built again for other lengths."""
         has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
         names = reading.names_read([node]) if has_graphs else node.input
@@ -124,11 +130,11 @@ class Following:
             self.is_possible = False
             return
         known = [value.known for value in made]  # type: ignore[union-attr]
-        if not (has_lengths or has_graphs or any(known)):
+        if not (trace.has_lengths or has_graphs or any(known)):
             return
         others = [name for name in names if name in values and name not in self._moving]
         computed = [name for name in read if not values[name].known]
-        self._steps.append(_Step(at, read, computed, others, outputs, not all(known)))
+        self._steps.append(_Step(at, read, computed, others, outputs, not all(known), list(node.input), trace.is_same))
         taken = _variables(values, [*read, *others])
         for _, name in outputs:
             value = values[name]
@@ -268,15 +274,25 @@ class Following:
             if read:
                 set_up_all(read, since)
             lengths = [x.shape for x in read]
+            if any(0 in shape for shape in lengths):
+                raise OnnxError("expected arrays with elements, got one without")  # nodes may differ for it
             if lengths == step.lengths and changed.isdisjoint(step.read):
                 continue
             step.lengths = lengths
+            if step.is_same is not None and step.is_same([values[name] if name else None for name in step.inputs]):
+                continue
             node = step.node
             if node is None:
                 node = step.node = builder.node(step.at, values)
             else:
                 node.inputs = [values[name] if name else None for name in node.proto.input]
-            made = builder.again(node)
+            trace = Trace()
+            token = TRACE.set(trace)
+            try:
+                made = builder.again(node)
+            finally:
+                TRACE.reset(token)
+            step.is_same = trace.is_same
             if node.run is not None:
                 step.node = None  # its inner graphs read other values in each turn
             taken: set[Variable] = set()

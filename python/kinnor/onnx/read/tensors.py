@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ def onnx_package(op: str) -> Any:
     return needed(op, "onnx", "ONNX files", "onnx")
 
 
+@cache
 def dtype_of(element_type: int) -> np.dtype[Any]:
     """The NumPy type of an element type.
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from .body import Body
+
 __all__ = [
     "COMPUTES",
     "MOST_FIXED",
@@ -35,6 +37,7 @@ __all__ = [
     "check_whole",
     "may_outgrow",
     "note_lengths",
+    "note_same",
 ]
 
 MOST_FIXED = 1 << 18
@@ -155,12 +158,14 @@ class Trace:
 
     Attributes:
         has_lengths: True if an argument of a function may follow from lengths of the inputs of the model.
+        is_same: True for inputs of the node of which it makes the same functions. None if that is not known.
     """
 
-    __slots__ = ("has_lengths",)
+    __slots__ = ("has_lengths", "is_same")
 
     def __init__(self) -> None:
         self.has_lengths = False
+        self.is_same: Callable[[Sequence[Value | None]], bool] | None = None
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
@@ -172,6 +177,17 @@ def note_lengths() -> None:
     trace = TRACE.get()
     if trace is not None:
         trace.has_lengths = True
+
+
+def note_same(is_same: Callable[[Sequence[Value | None]], bool]) -> None:
+    """Notes that the current node makes the same functions of certain inputs of other lengths.
+
+    Args:
+        is_same: True for such inputs.
+    """
+    trace = TRACE.get()
+    if trace is not None:
+        trace.is_same = is_same
 
 
 class Value:
@@ -332,6 +348,7 @@ class Node:
         captured: The values outside of the node that graphs inside of it read.
         scope: What graphs inside of it may take, by name.
         made: What earlier graphs have made of its constants, by name.
+        apart: What builds a graph inside of it as a graph of its own.
     """
 
     def __init__(
@@ -345,7 +362,9 @@ class Node:
         captured: Sequence[Value] = (),
         scope: Mapping[str, Value | None] = MappingProxyType({}),
         made: dict[str, Any] | None = None,
+        apart: Callable[..., Body | None] | None = None,
     ) -> None:
+        self.apart = apart
         self._made = {} if made is None else made
         self.proto = proto
         self.domain = domain

@@ -410,8 +410,8 @@ class Model:
         Shapes that come back after their graph was moved get a graph of their own.
         """
         key = self._key(given)
-        if key in self._left:
-            return None
+        if key in self._left or any(isinstance(x, np.ndarray) and not x.size for x in given.values()):
+            return None  # nodes may differ for arrays without elements
         kinds = [(name, x.ndim, x.dtype) for name, x in given.items() if isinstance(x, np.ndarray)]
         for old, first in self._graphs.items():
             pool = self._pools[old]
@@ -473,7 +473,8 @@ class Model:
             try:
                 is_whole |= self._is_computed_at_once
                 following = None
-                if self._may_follow and not is_whole and self._split is None:
+                is_followed = self._may_follow and not is_whole and self._split is None
+                if is_followed and all(x.size for x in tensors.values()):
                     following = Following({name: values[name] for name in self.inputs})
                 stop = None if is_whole else self._split
                 self._stages.build(values, tensors, 0, stop, is_kept=not is_whole, following=following)

@@ -52,18 +52,25 @@ class Stages:
         builder: The builder of its nodes.
         constants: Its initializers by name.
         folding: The folding of graphs.
-
-    Attributes:
-        folding: The folding of graphs; None if parameters may change.
     """
 
     def __init__(self, graph: Any, builder: Builder, constants: Mapping[str, Value], folding: Folding | None) -> None:
-        self.folding = folding
         self._graph = graph
         self._builder = builder
+        self.folding = folding
         self._constants = constants
         # Variables that a stage gets from earlier ones.
         self._carried: set[Variable] = set()
+
+    @property
+    def folding(self) -> Folding | None:
+        """The folding of graphs; None if parameters may change."""
+        return self._builder.folding
+
+    @folding.setter
+    def folding(self, folding: Folding | None) -> None:
+        """Sets the folding of graphs."""
+        self._builder.folding = folding
 
     def begin(self) -> None:
         """Marks the start of a call of the model."""

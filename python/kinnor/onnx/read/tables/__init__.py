@@ -17,6 +17,7 @@ from .reductions import REDUCTIONS
 from .sequences import SEQUENCES
 from .shapes import SHAPES
 from .transformers import TRANSFORMERS
+from .transforms import TRANSFORMS
 from .trees import TREES
 from .vision import VISION
 
@@ -40,6 +41,7 @@ SUBJECTS: dict[str, dict[tuple[str, str], Row]] = {
     "Classical models": CLASSICAL,
     "Loops": LOOPS,
     "Sequences and optional values": SEQUENCES,
+    "Fourier transforms": TRANSFORMS,
     "Computed while the graph is built": COMPUTED,
 }
 """Tables by subject."""

@@ -283,8 +283,41 @@ def _hardmax(node: Node) -> Variable:
 
 def _top(x: Variable, axis: int) -> Variable:
     """One at the first largest element along an axis, zero elsewhere."""
+    if not x.shape[axis]:
+        return F.identity(x)
     places = np.arange(x.shape[axis], dtype=np.float32).reshape([-1 if k == axis else 1 for k in range(x.ndim)])
     return F.equal(Variable.from_numpy_array(places), F.max(x, axis=[axis], keepdims=True, only_index=True))
+
+
+_NOT_NEGATIVE = frozenset(["Abs", "Exp", "ReLU", "Sigmoid", "SoftPlus"])
+"""Functions whose results are never negative."""
+
+_KEEPS_SIGN = frozenset(["Add2", "AddScalar", "Identity", "Mean", "MulScalar", "PowScalar", "Reshape", "Sum"])
+"""Functions whose results are not negative if their inputs are not."""
+
+
+def _is_not_negative(x: Variable, depth: int = 6) -> bool:
+    """True if a variable certainly has no negative elements, as a sum of squares."""
+    f, below = x.parent, depth - 1
+    if f is None:
+        return x.size == 1 and not x.need_grad and bool((x.d >= 0).all())
+    kind = f.info.type_name
+    if kind in _NOT_NEGATIVE or (kind == "Mul2" and f.inputs[0] == f.inputs[1]):
+        return True
+    if not depth:
+        return False
+    if kind == "PowScalar" and float(f.info.args["val"]) % 2 == 0:
+        return True
+    if kind in ("AddScalar", "MulScalar") and float(f.info.args["val"]) < 0:
+        return False
+    return kind in _KEEPS_SIGN and all(_is_not_negative(y, below) for y in f.inputs)
+
+
+def _sqrt(node: Node) -> Variable:
+    """Builds `Sqrt`. The root of negative infinity is NaN, but its power with exponent 0.5 is infinite."""
+    x = node.x()
+    y = F.pow_scalar(x, 0.5)
+    return y if _is_not_negative(x) else y + F.minimum_scalar(x, 0.0) * 0.0
 
 
 def _dropout(node: Node) -> Any:
@@ -376,7 +409,7 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Softmax"): _softmax(F.softmax),
     ("", "Softplus"): unary(F.softplus),
     ("", "Softsign"): unary(F.softsign),
-    ("", "Sqrt"): Row(lambda node: F.pow_scalar(node.x(), 0.5), is_free=True),
+    ("", "Sqrt"): Row(_sqrt, is_free=True),
     ("", "Sub"): binary(F.sub2, np.subtract),
     ("", "Sum"): many(F.add2),
     ("", "Swish"): Row(lambda node: node.x() * F.sigmoid(node.x() * node.get("alpha", 1.0)), is_free=True),

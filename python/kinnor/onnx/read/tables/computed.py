@@ -46,8 +46,11 @@ def _bit_cast(node: Node) -> NDArray[Any]:
 
 def _compress(node: Node) -> NDArray[Any]:
     """Builds `Compress`."""
-    axis = node.get("axis")
-    return np.compress(node.static(1).astype(bool), node.static(0), axis)
+    x, axis = node.static(0), node.get("axis")
+    chosen = np.flatnonzero(node.static(1))
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    return np.take(x, chosen[chosen < x.shape[axis]], axis)
 
 
 def _unique(node: Node) -> list[Value]:
@@ -81,43 +84,6 @@ def _col2im(node: Node) -> NDArray[Any]:
         )
         y[whole + place] += parts[whole + at]
     return y[whole + tuple(slice(pads[k], pads[k] + size[k]) for k in range(n))]
-
-
-def _complex(x: NDArray[Any]) -> NDArray[Any]:
-    """ONNX's complex numbers, with real and imaginary parts on the last axis, as a complex array."""
-    return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0].astype(np.complex128)
-
-
-def _pairs(z: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """A complex array in ONNX's form, with real and imaginary parts on the last axis."""
-    return np.stack([z.real, z.imag], axis=-1).astype(dtype)
-
-
-def _dft(node: Node) -> NDArray[Any]:
-    """Builds `DFT`."""
-    x, length = node.static(0), int(node.static(1).item()) if node.has(1) else None
-    axis = int(node.static(2).item()) if node.has(2) else node.get("axis", 1 if node.version < 20 else -2)
-    axis = axis % x.ndim
-    z = _complex(x)
-    if node.get("inverse", 0):
-        if node.get("onesided", 0):
-            return np.fft.irfft(z, length, axis)[..., None].astype(x.dtype)
-        return _pairs(np.fft.ifft(z, length, axis), x.dtype)
-    y = np.fft.fft(z, length, axis)
-    if node.get("onesided", 0):
-        y = np.take(y, range(y.shape[axis] // 2 + 1), axis)
-    return _pairs(y, x.dtype)
-
-
-def _stft(node: Node) -> NDArray[Any]:
-    """Builds `STFT`."""
-    x, step = node.static(0), int(node.static(1).item())
-    window = node.static(2) if node.has(2) else None
-    length = int(node.static(3).item()) if node.has(3) else len(window) if window is not None else x.shape[1]
-    z = _complex(x if x.ndim == 3 else x[..., None])
-    frames = np.stack([z[:, k : k + length] for k in range(0, z.shape[1] - length + 1, step)], axis=1)
-    y = np.fft.fft(frames if window is None else frames * window, axis=-1)
-    return _pairs(y[..., : length // 2 + 1] if node.get("onesided", 1) else y, x.dtype)
 
 
 def _max_unpool(node: Node) -> NDArray[Any]:
@@ -163,10 +129,8 @@ COMPUTED: dict[tuple[str, str], Row] = {
     ("", "BitwiseXor"): _of(np.bitwise_xor),
     ("", "Col2Im"): Row(_col2im),
     ("", "Compress"): Row(_compress),
-    ("", "DFT"): Row(_dft),
     ("", "MaxUnpool"): Row(_max_unpool),
     ("", "NonZero"): Row(lambda node: np.array(np.nonzero(node.static(0)), np.int64)),
-    ("", "STFT"): Row(_stft),
     ("", "TensorScatter"): Row(_tensor_scatter),
     ("", "Unique"): Row(_unique),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ...._python_functions.detection import resampled
-from ..values import Row, note_lengths
+from ..values import OnnxError, Row, note_lengths
 from .building import per_channel
 
 if TYPE_CHECKING:
@@ -252,6 +253,10 @@ def _resize(node: Node) -> Variable:
             lengths[axis], scales[axis] = int(np.floor(x.shape[axis] * (end - start) * scale)), scale
     if mode == "linear" and (made := _interpolated(node, x, lengths, scales, where)) is not None:
         return made
+    if not x.size or 0 in lengths:
+        if math.prod(lengths):
+            raise OnnxError(f"{node.operator}: expected elements, got an input of shape {x.shape}")
+        return F.constant(0.0, lengths)
     y, inside = x, np.ones((), bool)
     for axis in range(ndim):
         size, length = x.shape[axis], lengths[axis]

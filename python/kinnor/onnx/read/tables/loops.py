@@ -1,24 +1,38 @@
-"""Loops, unrolled while the graph is built. Their number of iterations must follow from shapes and constants."""
+"""Loops. Their number of iterations must follow from shapes and constants.
+
+A graph that is called with arrays runs the body of a loop as a graph of its own, once for each step. A loop is unrolled
+if gradients may be wanted, if shapes in its body depend on the step, and if everything in it is constant.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .... import functions as F
-from ..expansion import BUDGET, MOST_TIMES, n_built, stays_true
+from ...._core import Variable
+from ..array_function import DIFFERENTIATES
+from ..body import Repeated
+from ..counting import Counters
+from ..expansion import BUDGET, MOST_STEPS, MOST_TIMES, n_built, stays_true
 from ..values import OnnxError, Row, Value
 from .building import reshape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from ..body import Body
     from ..values import Node
 
 __all__ = ["LOOPS"]
+
+_FEWEST = 3
+"""Loops of fewer steps are unrolled."""
 
 
 def _at(value: Value, axis: int, k: int) -> Value:
@@ -101,6 +115,79 @@ def _run(node: Node, given: Sequence[Value]) -> list[Value]:
     return node.run(node.get("body"), given)
 
 
+def _is_repeated(node: Node, values: Sequence[Value], n_steps: int) -> bool:
+    """True if a graph runs the body for each step of a loop, and is not built of all steps.
+
+    Args:
+        node: The loop.
+        values: Its states and sequences.
+        n_steps: Number of steps.
+
+    Raises:
+        UnsupportedError: If there are too many steps with those of the loops around it.
+    """
+    if DIFFERENTIATES.get() or n_steps < _FEWEST or all(value.known for value in (*values, *node.captured)):
+        return False
+    if n_steps * BUDGET.get().turns > MOST_STEPS:
+        raise node.unsupported(f"expected {MOST_STEPS} steps at most, got {n_steps}")
+    return True
+
+
+def _state(value: Value) -> Value:
+    """Returns a variable of a body for a state of the same shape and type."""
+    return Value(Variable(value.shape, need_grad=False), value.dtype)
+
+
+def _body(node: Node, places: Sequence[int], n_steps: int, given: Sequence[Value], **more: Any) -> Body | None:
+    """Builds outputs of the body of a loop apart from its graph. Returns None if that is not possible."""
+    budget = BUDGET.get()
+    outer = budget.turns
+    budget.turns = outer * n_steps
+    try:
+        return None if node.apart is None else node.apart(node.get("body"), places, n_steps, given, **more)
+    finally:
+        budget.turns = outer
+
+
+def _fit(states: Sequence[Value], ends: Sequence[Value]) -> bool:
+    """True if states have the same shapes and types after a step."""
+    return all(a.shape == b.shape and a.dtype == b.dtype and not b.known for a, b in zip(states, ends, strict=True))
+
+
+def _repeated(
+    node: Node,
+    body: Body,
+    n_steps: int,
+    states: Sequence[tuple[Value, Value, Value]],
+    counters: Sequence[tuple[Value, NDArray[Any]]],
+    stacked: Sequence[tuple[Value, int, bool]],
+) -> list[Value]:
+    """Returns the last states, and the stacked outputs, of a function that runs a body.
+
+    Args:
+        node: The loop.
+        body: The body.
+        n_steps: Number of steps.
+        states: First states, the variables for them in the body, and the states after a step.
+        counters: Variables of the body for integers, with their numbers in each step.
+        stacked: Outputs of the body that are stacked, with their axes and directions.
+    """
+    function = Repeated(
+        node.operator,
+        body,
+        n_steps,
+        [(inner.variable, end.variable) for _, inner, end in states],
+        [(inner.variable, numbers) for inner, numbers in counters],
+        [(value.variable, axis, back) for value, axis, back in stacked],
+    )
+    firsts = [first.variable for first, _, _ in states]
+    made = function(*firsts, *(x for x, _ in body.captured), *body.parameters)
+    kinds = [*(end.dtype for _, _, end in states), *(value.dtype for value, _, _ in stacked)]
+    sources = frozenset[str]().union(*(value.sources for value in (*node.inputs, *node.captured) if value is not None))
+    outputs = [made] if isinstance(made, Variable) else made
+    return [Value(y, dtype, sources=sources) for y, dtype in zip(outputs, kinds, strict=True)]
+
+
 def _scan(node: Node) -> list[Value]:
     """Builds `Scan`."""
     if node.version < 9:
@@ -108,18 +195,44 @@ def _scan(node: Node) -> list[Value]:
     n_scanned = node.get("num_scan_inputs")
     values = [node.value(i) for i in range(len(node.inputs))]
     states, scanned = values[: len(values) - n_scanned], values[len(values) - n_scanned :]
-    axes = node.get("scan_input_axes") or [0] * n_scanned
+    axes = [
+        axis % len(value.shape)
+        for axis, value in zip(node.get("scan_input_axes") or [0] * n_scanned, scanned, strict=True)
+    ]
     back = node.get("scan_input_directions") or [0] * n_scanned
     times = {value.shape[axis] for value, axis in zip(scanned, axes, strict=True)}
     if len(times) != 1:
         raise OnnxError(f"Scan: expected inputs of one length, got {sorted(times)}")
-    length = _checked(node, times.pop())
+    length = times.pop()
+    n_outputs = len(node.get("body").output) - len(states)
+    out_axes = node.get("scan_output_axes") or [0] * n_outputs
+    reverses = node.get("scan_output_directions") or [0] * n_outputs
+    if _is_repeated(node, values, length):
+        steps = np.arange(length, dtype=np.int64)
+        counters = [_state(Value(steps[0])) for _ in range(2)]
+        given, read = [_state(value) for value in states], []
+        for value, axis, reverse in zip(scanned, axes, back, strict=True):
+            held = _state(value).variable
+            given.append(Value(F.gather(held, counters[bool(reverse)].variable, axis=axis), value.dtype))
+            read.append((value.variable, held))
+        body = _body(node, range(len(states) + n_outputs), length, given, read=read, changing=counters)
+        if body is not None and _fit(states, body.outputs[: len(states)]) and not any(v.known for v in body.outputs):
+            stacked = body.outputs[len(states) :]
+            ends = [axis % (len(value.shape) + 1) for value, axis in zip(stacked, out_axes, strict=True)]
+            return _repeated(
+                node,
+                body,
+                length,
+                list(zip(states, given, body.outputs, strict=False)),
+                list(zip(counters, (steps, steps[::-1]), strict=True)),
+                list(zip(stacked, ends, map(bool, reverses), strict=True)),
+            )
     n_states, found = len(states), list[list[Value]]()
-    with _turns(node, length) as begin:
+    with _turns(node, _checked(node, length)) as begin:
         for t in range(length):
             begin(t)
             parts = [
-                _at(value, axis % len(value.shape), length - 1 - t if reverse else t)
+                _at(value, axis, length - 1 - t if reverse else t)
                 for value, axis, reverse in zip(scanned, axes, back, strict=True)
             ]
             made = _run(node, [*states, *parts])
@@ -127,9 +240,6 @@ def _scan(node: Node) -> list[Value]:
             found.append(made[n_states:])
     if not found:
         raise node.unsupported("expected one step at least, got none")
-    n_outputs = len(found[0])
-    out_axes = node.get("scan_output_axes") or [0] * n_outputs
-    reverses = node.get("scan_output_directions") or [0] * n_outputs
     outputs = []
     for k in range(n_outputs):
         held = [step[k] for step in found]
@@ -142,6 +252,8 @@ def _loop(node: Node) -> list[Value]:
     most = int(node.static(0).item()) if node.has(0) else None
     goes_on = bool(node.static(1).item()) if node.has(1) else True
     states = [node.value(i) for i in range(2, len(node.inputs))]
+    if goes_on and (made := _repeated_loop(node, most, states)) is not None:
+        return made
     n_states, found, t = len(states), list[list[Value]](), 0
     body = node.get("body")
     is_sure = goes_on and body is not None and stays_true(body, _Scope(node.scope))
@@ -158,6 +270,49 @@ def _loop(node: Node) -> list[Value]:
     if not found and node.n_outputs > n_states:
         raise node.unsupported("expected one step at least, got none")
     return [*states, *(_stacked(list(held), 0) for held in zip(*found, strict=True))]
+
+
+def _repeated_loop(node: Node, most: int | None, states: Sequence[Value]) -> list[Value] | None:
+    """Builds `Loop` as a function that runs its body, or returns None if that is not possible."""
+    body = node.get("body")
+    if body is None or len(body.input) != 2 + len(states) or not all(type(value) is Value for value in states):
+        return None
+    counters = Counters(body, states, node.scope)
+    n_steps = counters.n_steps(MOST_STEPS + 1 if most is None else min(max(most, 0), MOST_STEPS + 1))
+    if n_steps is None or not _is_repeated(node, states, n_steps):
+        return None
+    given = [Value(Variable((), need_grad=False), np.int64), Value(np.array(True))]
+    for k, value in enumerate(states):
+        given.append(value if k in counters.constant and not value.is_computed else _state(value))
+    changing = [k for k in range(len(states)) if k not in counters.constant and k not in counters.first]
+    places = [*(1 + k for k in changing), *range(1 + len(states), len(body.output))]
+    made = _body(node, places, n_steps, given)
+    if made is None:
+        return None
+    ends, stacked = made.outputs[: len(changing)], made.outputs[len(changing) :]
+    if not _fit([states[k] for k in changing], ends) or any(value.known for value in stacked):
+        return None
+    steps = np.arange(n_steps + 1, dtype=np.int64)
+    counted = [(given[0], steps)]
+    last = list(states)
+    for k, (start, by) in counters.first.items():
+        numbers = (start + by * steps).astype(states[k].dtype).reshape(-1, *states[k].shape)
+        counted.append((given[2 + k], numbers))
+        last[k] = Value(numbers[-1])
+    # States that no step changes are captured: their variables of the body get them once.
+    fixed = [k for k in counters.constant if given[2 + k] is not states[k]]
+    kept = [(states[k], given[2 + k], given[2 + k]) for k in fixed]
+    found = _repeated(
+        node,
+        made,
+        n_steps,
+        [*((states[k], given[2 + k], end) for k, end in zip(changing, ends, strict=True)), *kept],
+        counted,
+        [(value, 0, False) for value in stacked],
+    )
+    for k, value in zip(changing, found, strict=False):
+        last[k] = value
+    return [*last, *found[len(changing) + len(kept) :]]
 
 
 LOOPS: dict[tuple[str, str], Row] = {("", "Loop"): Row(_loop), ("", "Scan"): Row(_scan)}

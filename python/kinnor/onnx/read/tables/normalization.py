@@ -110,6 +110,8 @@ def _group(node: Node) -> Variable:
 def _mean_variance(node: Node) -> Variable:
     """Builds `MeanVarianceNormalization`."""
     x = node.x()
+    if not x.size:
+        return F.identity(x)
     axes = node.get("axes") or [0, 2, 3]
     rest = x - F.mean(x, axis=axes, keepdims=True)
     deviation = F.norm(rest, p=2, axis=axes, keepdims=True) * math.prod(x.shape[axis] for axis in axes) ** -0.5

@@ -91,6 +91,8 @@ def _dequantize(node: Node) -> Value:
 def _dynamic(node: Node) -> list[Value]:
     """Builds `DynamicQuantizeLinear`."""
     x, sources = node.x(), node.value(0).sources
+    if not x.size:
+        return [Value(np.zeros(x.shape, np.uint8)), Value(np.ones((), np.float32)), Value(np.zeros((), np.uint8))]
     scale, zero = dynamic_parameters(x)
     y = _levels_of(node, x, per_channel(scale, 0, x.ndim), per_channel(zero, 0, x.ndim), np.dtype(np.uint8), sources)
     return [y, Value(scale, np.float32, sources=sources), Value(zero, np.uint8, sources=sources)]

@@ -10,11 +10,11 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ..array_function import without_gradient
-from ..values import Node, OnnxError, Row, Value, note_lengths
+from ..values import Node, OnnxError, Row, Value, note_lengths, note_same
 from .building import reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -111,7 +111,10 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
             return _by_length(node, build, length)[: 3 if kind == "LSTM" else 2]
         is_usual = kind == "RNN" or (not node.has(7) if kind == "LSTM" else bool(node.get("linear_before_reset", 0)))
         if is_usual and length:
-            return _in_layout(node, _by_layer(node, kind, x, size))
+            made = _in_layout(node, _by_layer(node, kind, x, size))
+            if not any(node.has(i) and node.value(i).sources for i in (1, 2, 3, 7)):
+                note_same(partial(_is_same, node.value(0).shape, bool(node.get("layout", 0))))
+            return made
         note_lengths()
         outputs, last_h, last_c = [], [], []
         for k in range(n_directions):
@@ -136,13 +139,29 @@ def _recurrent(kind: str, n_gates: int) -> Callable[[Node], list[Variable]]:
                 px = reshape(_part(steps, 0, t, t + 1), (batch, n_gates * size))
                 h, c = step(px, h, c, kept, rb)
                 found.append(h)
-            outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0))
+            none = F.constant(0.0, (0, batch, size))
+            outputs.append(F.stack(*(found[::-1] if is_reverse else found), axis=0) if found else none)
             last_h.append(h)
             last_c.append(c)
         ends = [F.stack(*last_h, axis=0), F.stack(*last_c, axis=0)]
         return _in_layout(node, [F.stack(*outputs, axis=1), *ends])[: 3 if kind == "LSTM" else 2]
 
     return build
+
+
+def _is_same(shape: tuple[int, ...], is_batch_first: bool, inputs: Sequence[Value | None]) -> bool:
+    """True if a layer makes the same functions of inputs as of sequences of another length, all of them whole.
+
+    Args:
+        shape: The shape of the sequences that it was built for.
+        is_batch_first: True if the first axis is the batch.
+        inputs: The inputs of the node.
+    """
+    x, lengths = inputs[0], inputs[4] if len(inputs) > 4 else None
+    if x is None or x.shape[2] != shape[2] or x.shape[not is_batch_first] != shape[not is_batch_first]:
+        return False
+    n = x.shape[is_batch_first]
+    return n > 0 and (lengths is None or (lengths.known and bool((lengths.static() == n).all())))
 
 
 def _check_activations(node: Node, usual: list[str], other: list[str], n_directions: int) -> None:

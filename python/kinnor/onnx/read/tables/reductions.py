@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,17 @@ def _axes(node: Node) -> list[int]:
     if not axes:
         return [] if node.get("noop_with_empty_axes", 0) else list(range(ndim))
     return [axis % ndim for axis in axes]
+
+
+_PAIRS = (2, 3)
+"""Lengths of a last axis that is summed by adding its elements, which is faster."""
+
+
+def _sum(x: Variable, axis: list[int], keepdims: bool) -> Variable:
+    """The sum over axes."""
+    if axis != [x.ndim - 1] or keepdims or x.shape[-1] not in _PAIRS or x.ndim == 1:
+        return F.sum(x, axis=axis, keepdims=keepdims)
+    return functools.reduce(F.add2, F.split(x, axis=x.ndim - 1))
 
 
 def _reduction(
@@ -88,6 +100,15 @@ def _extreme(function: Callable[..., Variable], fold: Callable[..., Any], is_lar
         return bool(node.get("keepdims", 1))
 
     return Row(build, folded, is_free=True)
+
+
+def _mean(node: Node) -> Any:
+    """Builds `ReduceMean`. The mean of no elements is zero, as in ONNX Runtime."""
+    x, axes, keeps = node.x(), _axes(node), bool(node.get("keepdims", 1))
+    if all(x.shape[axis] for axis in axes):
+        return F.mean(x, axis=axes, keepdims=keeps) if axes else F.identity(x)
+    note_lengths()
+    return F.sum(x, axis=axes, keepdims=keeps)
 
 
 def _norm(node: Node) -> Variable:
@@ -166,16 +187,16 @@ REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "ArgMin"): _place(F.min),
     ("", "CumProd"): _cumulative(F.cumprod),
     ("", "CumSum"): _cumulative(F.cumsum),
-    ("", "ReduceL1"): _reduction(F.sum, F.abs),
+    ("", "ReduceL1"): _reduction(_sum, F.abs),
     ("", "ReduceL2"): Row(_norm, is_free=True),
-    ("", "ReduceLogSum"): _reduction(F.sum, after=F.log),
+    ("", "ReduceLogSum"): _reduction(_sum, after=F.log),
     ("", "ReduceLogSumExp"): Row(_log_sum_exp),
     ("", "ReduceMax"): _extreme(F.max, np.max, is_largest=True),
-    ("", "ReduceMean"): _reduction(F.mean),
+    ("", "ReduceMean"): Row(_mean, is_free=True),
     ("", "ReduceMin"): _extreme(F.min, np.min, is_largest=False),
     ("", "ReduceProd"): _reduction(F.prod, fold=np.prod),
-    ("", "ReduceSum"): _reduction(F.sum, fold=np.sum),
-    ("", "ReduceSumSquare"): _reduction(F.sum, lambda x: x * x),
+    ("", "ReduceSum"): _reduction(_sum, fold=np.sum),
+    ("", "ReduceSumSquare"): _reduction(_sum, lambda x: x * x),
     ("", "TopK"): Row(_top_k),
 }
 """One row for each operator."""

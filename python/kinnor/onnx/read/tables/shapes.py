@@ -46,7 +46,7 @@ def _squeezed(node: Node) -> list[int]:
     """The output shape of `Squeeze`."""
     shape = node.value(0).shape
     axes = node.ints(1, "axes")
-    if axes is None:
+    if not axes:
         return [length for length in shape if length != 1]
     gone = {axis % len(shape) for axis in axes}
     if any(shape[axis] != 1 for axis in gone):
@@ -371,9 +371,9 @@ def _trilu(node: Node) -> Variable:
     """Builds `Trilu`."""
     x, k, upper = node.x(), int(node.static(1).item()) if node.has(1) else 0, node.get("upper", 1)
     rows, columns = np.indices(x.shape[-2:])
-    kept = columns - rows >= k if upper else columns - rows <= k
-    mask = expand(Variable.from_numpy_array(kept.astype(np.float32)), x.shape)
-    return F.where(mask, x, F.constant(0.0, x.shape))
+    hidden = columns - rows < k if upper else columns - rows > k
+    mask = hidden.astype(np.float32).reshape((1,) * (x.ndim - 2) + hidden.shape)
+    return F.bool_fill(x, Variable.from_numpy_array(mask), 0.0)
 
 
 def _fold_trilu(node: Node) -> Any:

@@ -1,0 +1,229 @@
+"""The body of a loop as a graph of its own, which runs once for each step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ... import functions as F
+from ..._core import PythonFunction, UnsupportedError, Variable, forward_all
+from ...context import context_scope
+from ...rewrite.patterns import above, is_a
+from .values import Value, check_computed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from ..._core import FunctionVariable
+    from ...rewrite.folding import Folding
+
+__all__ = ["Body", "Repeated"]
+
+
+class Body:
+    """The graph of a loop's body, apart from the graph of the loop.
+
+    Args:
+        inputs: Its inputs: variables, and constants. They and what stands for other variables change between steps.
+        outputs: Its outputs.
+        captured: Variables of the outer graph that it reads, with those that stand for them.
+        watched: Integer variables that may become too large for float64, by their names in errors.
+        parameters: Parameters of the model that it may read.
+        n_steps: Number of steps.
+        folding: The folding of the model; None if parameters may change.
+
+    Attributes:
+        outputs: Its outputs. Each computed one is the output of a function.
+        captured: Variables of the outer graph that it reads, with those that stand for them.
+        parameters: The parameters that it reads.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        outputs: Sequence[Value],
+        captured: Sequence[tuple[Variable, Variable]],
+        watched: Mapping[str, Variable],
+        parameters: set[Variable],
+        n_steps: int,
+        folding: Folding | None,
+    ) -> None:
+        self.outputs = [
+            value if value.known or value.variable.parent is not None else _copied(value) for value in outputs
+        ]
+        self._roots = list(dict.fromkeys(value.variable for value in self.outputs if not value.known))
+        held = {value.variable for value in inputs if value.is_computed}
+        captured = [*captured, *_hoisted(self._roots, held, captured, n_steps)]
+        if folding is not None:
+            folding.fold(self._roots, [*held, *(inner for _, inner in captured)])
+        read: set[Variable] = set()
+        made: set[Variable] = set()
+        for root in self._roots:
+            root.visit(lambda f: (read.update(f.inputs), made.update(f.outputs)))
+        self.captured = [(outer, inner) for outer, inner in captured if inner in read]
+        self.parameters = [x for x in parameters if x in read]
+        self._watched = {name: x for name, x in watched.items() if x in made}
+        for x in self._watched.values():
+            x.persistent = True
+
+    def step(self) -> None:
+        """Computes the outputs.
+
+        Raises:
+            OnnxError: If an integer is too large for float64.
+        """
+        forward_all(self._roots, clear_buffer=True)
+        for name, x in self._watched.items():
+            check_computed(x.d, name)
+
+
+def _hoisted(
+    roots: Sequence[Variable], inputs: set[Variable], captured: Sequence[tuple[Variable, Variable]], n_steps: int
+) -> list[tuple[Variable, Variable]]:
+    """Takes products of an element of a captured array and a constant out of a body: one product serves all steps.
+
+    Args:
+        roots: Outputs of the body.
+        inputs: Its inputs.
+        captured: Variables of the outer graph that it reads, with those that stand for them.
+        n_steps: Number of steps.
+
+    Returns:
+        Products in the outer graph, with the variables that stand for them.
+    """
+    outer, found = {inner: x for x, inner in captured}, []
+    for f in above(roots):
+        element = f.inputs[0].parent if is_a(f, "Affine") else None
+        if not is_a(element, "Gather") or element.info.args["axis"] or element.info.args["batch_dims"]:
+            continue
+        array, place = element.inputs
+        are_constant = all(x.parent is None and x not in inputs and x not in outer for x in f.inputs[1:])
+        if array not in outer or place not in inputs or place.ndim or not are_constant:
+            continue
+        if array.shape[0] > 2 * n_steps:
+            continue
+        with context_scope(f.context):
+            product = F.affine(outer[array], *f.inputs[1:], base_axis=f.info.args["base_axis"] + 1)
+            inner = Variable(product.shape, need_grad=False)
+            f.outputs[0].rewire_on(F.gather(inner, place, axis=0))
+        found.append((product, inner))
+    return found
+
+
+def _copied(value: Value) -> Value:
+    """Returns a computed value as the output of a function."""
+    return Value(F.identity(value.variable), value.dtype, sources=value.sources)
+
+
+class Repeated(PythonFunction):
+    """A function that runs a body once for each step, with the outputs of the step before as states.
+
+    Its inputs are the first states, what the body captures, and the parameters that it reads. Its outputs are the last
+    states, and the outputs of all steps, stacked.
+
+    Args:
+        operator: The name of the operator.
+        body: The body.
+        n_steps: Number of steps.
+        states: Variables of the body for states, and the variables that are the states of the next step.
+        counters: Variables of the body for integers, with their numbers in each step.
+        stacked: Variables of the body that are stacked, with the axis of the steps. True: from the end.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        body: Body,
+        n_steps: int,
+        states: Sequence[tuple[Variable, Variable]],
+        counters: Sequence[tuple[Variable, NDArray[Any]]],
+        stacked: Sequence[tuple[Variable, int, bool]],
+    ) -> None:
+        super().__init__()
+        self._operator = operator
+        self._body = body
+        self._n_steps = n_steps
+        self._states = states
+        self._counters = counters
+        self._stacked = stacked
+
+    @property
+    def name(self) -> str:
+        """The name of the operator."""
+        return self._operator
+
+    def min_outputs(self) -> int:
+        """Returns the number of outputs."""
+        return len(self._states) + len(self._stacked)
+
+    def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """Set the shapes of the outputs."""
+        shapes = [x.shape for x, _ in self._states]
+        for x, axis, _ in self._stacked:
+            shapes.append((*x.shape[:axis], self._n_steps, *x.shape[axis:]))
+        for y, shape in zip(outputs, shapes, strict=True):
+            y.reset_shape(shape, True)
+
+    def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """Run the steps."""
+        given = iter(inputs)
+        for (state, _), x in zip(self._states, given, strict=False):
+            state.d = x.d
+        for (_, inner), x in zip(self._body.captured, given, strict=False):
+            inner.data = x.data
+        ends, stacks = outputs[: len(self._states)], outputs[len(self._states) :]
+        places: list[NDArray[Any]] = []
+        step, states = self._body.step, self._states
+        for t in range(self._n_steps):
+            for x, numbers in self._counters:
+                x.d = numbers[t]
+            step()
+            if not t:
+                for (x, axis, back), y in zip(self._stacked, stacks, strict=True):
+                    y.data.cast(x.d.dtype)
+                    places.append(_from(y.d, axis, back))
+            for place, (x, _, _) in zip(places, self._stacked, strict=True):
+                place[t] = x.d
+            if len(states) == 1:
+                states[0][0].d = states[0][1].d
+            else:
+                for (state, _), array in zip(states, [y.d.copy() for _, y in states], strict=True):
+                    state.d = array
+        for end, (state, _) in zip(ends, states, strict=True):
+            array = state.d
+            end.data.cast(array.dtype)
+            end.d = array
+
+    def backward_impl(
+        self,
+        inputs: list[FunctionVariable],
+        outputs: list[FunctionVariable],
+        propagate_down: list[bool],
+        accum: list[bool],
+    ) -> None:
+        """Refuses gradients. Graphs of variables have the steps of a loop one after the other.
+
+        Raises:
+            UnsupportedError: If one is wanted.
+        """
+        if any(propagate_down):
+            raise UnsupportedError(
+                f"onnx: {self._operator}: expected no gradient of a graph that is called with arrays"
+            )
+
+    def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """False: there is no gradient."""
+        return False
+
+    def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """False: there is no gradient."""
+        return False
+
+
+def _from(array: NDArray[Any], axis: int, back: bool) -> NDArray[Any]:
+    """Returns a view with an axis in front, and reversed if the steps go back."""
+    moved = np.moveaxis(array, axis, 0)
+    return moved[::-1] if back else moved
