@@ -39,7 +39,7 @@ pub mod update;
 mod variates;
 
 pub use dual::Dual;
-pub(crate) use dual::{angle_gradients, from_square};
+pub(crate) use dual::{angle_gradients, from_square, size};
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
 pub use number::{Float, Number, PerFloat};
 
