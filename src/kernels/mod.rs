@@ -24,6 +24,7 @@ pub mod resample;
 pub(crate) mod rounding;
 pub mod row_copies;
 pub mod sampling;
+pub(crate) mod scaled;
 pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
