@@ -5,6 +5,7 @@
 //! 2018.
 
 mod backward;
+mod by_query;
 mod forward;
 
 pub use backward::{Given, WantedAttention};

@@ -137,11 +137,11 @@ impl<N: Number> Number for Dual<N> {
     }
     #[inline(always)]
     fn asin(self) -> Self {
-        self.chain(self.v.asin(), N::all(1.0) / from_square(self.v).sqrt())
+        self.chain(self.v.asin(), self.v.asin_slope())
     }
     #[inline(always)]
     fn acos(self) -> Self {
-        self.chain(self.v.acos(), N::all(-1.0) / from_square(self.v).sqrt())
+        self.chain(self.v.acos(), -self.v.asin_slope())
     }
     #[inline(always)]
     fn atan(self) -> Self {
@@ -166,18 +166,18 @@ impl<N: Number> Number for Dual<N> {
     fn asinh(self) -> Self {
         // `1 / sqrt(1 + x^2)`, without the square of a number above 1.
         let (inverse, ratio) = beside_one(self.v);
-        self.chain(self.v.asinh(), inverse / (N::all(1.0) + ratio * ratio).sqrt())
+        self.chain(self.v.asinh(), inverse.abs() / (N::all(1.0) + ratio * ratio).sqrt())
     }
     #[inline(always)]
     fn acosh(self) -> Self {
         // `1 / sqrt(x^2 - 1)`, without the square.
-        let size = self.v.abs();
+        let size = size(self.v);
         let (below, above) = ((size - N::all(1.0)).sqrt(), (size + N::all(1.0)).sqrt());
         self.chain(self.v.acosh(), N::all(1.0) / below / above)
     }
     #[inline(always)]
     fn atanh(self) -> Self {
-        self.chain(self.v.atanh(), N::all(1.0) / from_square(self.v))
+        self.chain(self.v.atanh(), self.v.atanh_slope())
     }
     #[inline(always)]
     fn erf(self) -> Self {
@@ -268,13 +268,21 @@ pub(crate) fn from_square<N: Number>(x: N) -> N {
     (N::all(1.0) - x) * (N::all(1.0) + x)
 }
 
-/// The inverse of the larger one of `|x|` and 1, and the smaller one divided by the larger one.
+/// `|x|` with a slope of 1 or -1 everywhere, so that the derivatives of a function of it are NaN at NaN.
+#[inline(always)]
+pub(crate) fn size<N: Number>(x: N) -> N {
+    N::select(x.lt(N::all(0.0)), -x, x)
+}
+
+/// The inverse of the larger one of `|x|` and 1, and the smaller one divided by the larger one, both with a sign.
+///
+/// Without `abs`, whose slope at NaN is zero: the derivatives of both are NaN there.
 #[inline(always)]
 fn beside_one<N: Number>(x: N) -> (N, N) {
-    let (size, one) = (x.abs(), N::all(1.0));
-    let is_large = size.gt(one);
-    let inverse = one / N::select(is_large, size, one);
-    (inverse, N::select(is_large, inverse, size))
+    let one = N::all(1.0);
+    let is_large = (x * x).gt(one);
+    let inverse = one / N::select(is_large, x, one);
+    (inverse, N::select(is_large, inverse, x))
 }
 
 /// The gradients by `y` and by `x` of the angle of the point (`x`, `y`), whose own gradient is `g`: `x g / (x^2 +
@@ -299,9 +307,13 @@ fn power_slopes<N: Number>(x: N, y: N, v: N) -> (N, N) {
     // `y x^(y - 1)`: `x^0` is 1 at zero too, and where `1 / x` is out of range.
     let steep = (one / x).abs().eq(N::all(f64::INFINITY));
     let base = N::select(N::and(y.eq(zero), steep), one, x);
+    let slope = y * base.pow(y - one);
+    // `v y / x` where only the product with a small `y` is in range, not the power.
+    let apart = || N::select(N::and(steep, v.gt(zero)), v * y / base, slope);
+    let slope = N::select_of(y.abs().lt(N::all(1e-5)), apart, slope);
     // `v ln(x)`: `0^y` is 0 for all `y` above zero.
     let flat = N::and(x.eq(zero), y.gt(zero));
-    (y * base.pow(y - one), v * N::select(flat, one, x).ln())
+    (slope, v * N::select(flat, one, x).ln())
 }
 
 #[cfg(test)]

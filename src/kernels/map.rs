@@ -25,6 +25,14 @@ impl<T> LaneBuffer<T> {
     pub(super) const EMPTY: Self = Self([const { MaybeUninit::uninit() }; TILE]);
 }
 
+/// True if all numbers are finite.
+pub(crate) fn all_finite<T: Float>(x: &[T]) -> bool {
+    vectorised(
+        #[inline(always)]
+        move || x.iter().fold(true, |all, v| all & (v.abs() < T::INFINITY)),
+    )
+}
+
 /// Bytes that a thread copies at a time.
 const COPY: usize = 1 << 18;
 

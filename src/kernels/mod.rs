@@ -24,6 +24,7 @@ pub mod resample;
 pub(crate) mod rounding;
 pub mod row_copies;
 pub mod sampling;
+pub(crate) mod scaled;
 pub mod scan;
 pub(crate) mod scratch;
 pub mod simd;
@@ -39,7 +40,7 @@ pub mod update;
 mod variates;
 
 pub use dual::Dual;
-pub(crate) use dual::{angle_gradients, from_square};
+pub(crate) use dual::{angle_gradients, from_square, size};
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
 pub use number::{Float, Number, PerFloat};
 

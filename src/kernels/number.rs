@@ -3,6 +3,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use super::dual::from_square;
 use super::elementary::{double, single};
 use super::simd::{self, Work};
 use crate::array::Element;
@@ -90,6 +91,16 @@ pub trait Number:
     fn atan2(self, x: Self) -> Self;
     /// `self` to the power of `y`.
     fn pow(self, y: Self) -> Self;
+    /// The derivative of the inverse sine, `1 / sqrt(1 - x^2)`.
+    #[inline(always)]
+    fn asin_slope(self) -> Self {
+        Self::all(1.0) / from_square(self).sqrt()
+    }
+    /// The derivative of the inverse hyperbolic tangent, `1 / (1 - x^2)`.
+    #[inline(always)]
+    fn atanh_slope(self) -> Self {
+        Self::all(1.0) / from_square(self)
+    }
 
     /// True where `self < other`. False where either is NaN.
     fn lt(self, other: Self) -> Self::Mask;
@@ -103,6 +114,11 @@ pub trait Number:
     fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// `yes` where the mask is true, otherwise `no`. The value that is not selected may be infinite or NaN.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+    /// As [`Number::select`]. Need not compute `yes` if the mask is known to be false.
+    #[inline(always)]
+    fn select_of(mask: Self::Mask, yes: impl FnOnce() -> Self, no: Self) -> Self {
+        Self::select(mask, yes(), no)
+    }
 
     /// `self` to the power of `n / 2`, for `n` from -8 to 8, by products, quotients and a square root, with the
     /// special cases of C.

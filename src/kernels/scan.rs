@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Float;
 use super::map::{self, GRAIN};
 use super::row_copies::MANY;
+use super::scaled::Scaled;
 use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
 use crate::array::Shape;
@@ -13,6 +14,19 @@ use crate::array::Shape;
 const COLUMNS: usize = 64;
 /// Number of elements of a line that are computed before the next line continues.
 const BLOCK: usize = 16;
+
+/// True for a result of a product that may have left the range of numbers.
+fn is_odd<T: Float>(v: T) -> bool {
+    v == T::ZERO || !(v.abs() < T::INFINITY)
+}
+
+/// True if products of some of the first of these numbers, with one of the second, may overflow or vanish.
+fn may_leave_range<T: Float>(numbers: impl Iterator<Item = (T, T)>) -> bool {
+    // The logarithm of a number, and 0 for zero, whose products are exact.
+    let size = |v: T| if v == T::ZERO { 0.0 } else { v.real().abs().log2().abs() };
+    let (all, most) = numbers.fold((0.0, 0.0_f64), |(all, most), (x, g)| (all + size(x), most.max(size(g))));
+    !(all + most < -T::MIN_POSITIVE.real().log2())
+}
 
 /// A cumulative operation along an axis.
 #[derive(Clone, Copy, Debug)]
@@ -206,5 +220,36 @@ impl Scan {
         );
         self.exclusive(true).product(x, gx);
         map::update(gx, &later, |g, later| g * later);
+        if gx.iter().any(|g| is_odd(*g)) {
+            self.widen_product_gradient(x, gy, gx);
+        }
+    }
+
+    /// Computes the gradients again of lines in which a part of a product may have left the range of numbers.
+    fn widen_product_gradient<T: Float>(self, x: &[T], gy: &[T], gx: &mut [T]) {
+        let Self { outer, n, inner, exclusive, reverse } = self;
+        let mut later = List::repeat(Scaled::ZERO, n);
+        for line in 0..outer * inner {
+            let start = line / inner * n * inner + line % inner;
+            let at = |i: usize| start + inner * if reverse { n - 1 - i } else { i };
+            if !(0..n).any(|i| is_odd(gx[at(i)])) || !may_leave_range((0..n).map(|i| (x[at(i)], gy[at(i)]))) {
+                continue;
+            }
+            let (x, gy) = (|i| Scaled::new(x[at(i)].real()), |i| Scaled::new(gy[at(i)].real()));
+            for i in (0..n).rev() {
+                later[i] = match (i + 1 == n, exclusive) {
+                    (true, true) => Scaled::ZERO,
+                    (true, false) => gy(i),
+                    (false, true) if i + 2 == n => gy(i + 1),
+                    (false, true) => gy(i + 1) + x(i + 1) * later[i + 1],
+                    (false, false) => gy(i) + x(i + 1) * later[i + 1],
+                };
+            }
+            let mut before = Scaled::ONE;
+            for i in 0..n {
+                gx[at(i)] = T::of((before * later[i]).value());
+                before = before * x(i);
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! An operation implements one of three traits: [`Unary`] and [`Binary`] take one formula on numbers, and everything
 //! else implements [`Compute`]. The engine uses all of them as [`Operation`].
 
-mod arrangement;
+pub(crate) mod arrangement;
 #[cfg(test)]
 mod checks;
 pub(crate) mod contract;

@@ -1,6 +1,7 @@
 //! Descriptions of nodes in error messages.
 
 use crate::Error;
+use crate::array::Shape;
 use crate::graph::arena::provenance::{Modified, Side};
 use crate::graph::arena::{self, Arena, Ix, NONE};
 
@@ -31,16 +32,30 @@ pub(crate) fn explain(error: Error, f: Ix, what: &str) -> Error {
         };
         if let (None, Some(i)) = (&found, (0..inputs.len()).find(adds_to)) {
             let variable = describe(a, a.functions[f].inputs[i]);
-            return Error::Cleared(format!(
-                "{what} of {name}: expected a gradient of its input {i}, {variable}, to add to, but its memory was \
-                 cleared; zero it first"
-            ));
+            return cleared_gradient(&format!("{what} of {name}"), &format!("its input {i}, {variable},"));
         }
         let found = found.unwrap_or_else(|| "a value".into());
         Error::Cleared(format!(
             "{what} of {name}: expected to read {found}, but its memory was cleared; run forward() again without \
              clear_buffer, or set persistent on it"
         ))
+    })
+}
+
+/// The error for a run that was to add to the gradient of `of`, which was cleared.
+fn cleared_gradient(by: &str, of: &str) -> Error {
+    Error::Cleared(format!(
+        "{by}: expected a gradient of {of} to add to, but its memory was cleared; zero it first"
+    ))
+}
+
+/// Adds to an error about a cleared gradient of a tensor, to which a run was to add, which variable it belongs to.
+pub(crate) fn explain_sum(error: Error, tensor: Ix) -> Error {
+    let Error::Cleared(_) = error else { return error };
+    arena::with(|a| {
+        let mut own = a.variables.iter_mut().filter(|v| v.count > 0 && v.tensor == tensor);
+        let name = own.find_map(|v| v.extra.as_ref()?.name.clone());
+        cleared_gradient("backward", &described(name.as_deref(), &a.tensors[tensor].shape))
     })
 }
 
@@ -68,8 +83,13 @@ impl Modified {
 /// Describes a variable in a message, by its name if it has one.
 pub(crate) fn describe(a: &Arena, v: Ix) -> String {
     let slot = &a.variables[v];
-    let shape = &a.tensors[slot.tensor].shape;
-    match slot.extra.as_ref().and_then(|e| e.name.as_ref()) {
+    let name = slot.extra.as_ref().and_then(|e| e.name.as_deref());
+    described(name, &a.tensors[slot.tensor].shape)
+}
+
+/// Describes a variable of this name, if any, and shape.
+fn described(name: Option<&str>, shape: &Shape) -> String {
+    match name {
         Some(name) => format!("variable '{name}' of shape {shape}"),
         None => format!("a variable of shape {shape}"),
     }

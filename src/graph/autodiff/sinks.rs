@@ -48,7 +48,7 @@ pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Resu
         let sum = |p: &GradientSlotIx| {
             let (tensor, more) = (tensor(p), found(p)?);
             let to = NdArray { shape: a.shape(tensor).clone(), storage: Arc::clone(a.grad(tensor)) };
-            Some(GradientSum { to, more, is_ours: ready.is_ours(*p) })
+            Some(GradientSum { to, tensor, more, is_ours: ready.is_ours(*p) })
         };
         sinks.iter().filter_map(sum).collect()
     });

@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::array::Shape;
+use crate::array::{DType, Shape};
 use crate::graph::arena::{self, Arena, Ix, NONE};
 use crate::graph::autodiff::hooks::RunHooks;
 use crate::graph::autodiff::options::DifferentiateOptions;
@@ -14,8 +14,10 @@ use crate::graph::handles::user::User;
 use crate::graph::handles::variable::Variable;
 use crate::graph::lifetime::forward::Clearing;
 use crate::graph::lifetime::restore;
-use crate::graph::settings::modes::{self, Scope};
+use crate::graph::settings::context;
+use crate::graph::settings::modes::{self, Scope, is_nnabla};
 use crate::graph::step::{anomaly, setup};
+use crate::ops::arrangement::array::Identity;
 use crate::ops::contract::symbol::{Builder, build};
 use crate::ops::{Op, Reads, Sym, Symbols};
 use crate::{Error, Result};
@@ -33,6 +35,8 @@ impl GraphBuilder {
 
     /// Applies the rule of a function to the gradients of its outputs, and adds the resulting gradients of its inputs
     /// to `total`.
+    ///
+    /// In a context of 16 bits the rule is built in `f32`, and only its results are rounded.
     fn apply_rule(
         &mut self,
         node: &RuleNode,
@@ -50,15 +54,23 @@ impl GraphBuilder {
             };
             outputs.iter().zip(&shapes).map(gradient).collect()
         })?;
+        let wide = node.wide_context()?;
+        let given = self.0.len() as u32;
         let found = match node.op.user().and_then(|user| user.downcast_ref::<User>()) {
             Some(user) => self.of_user(user, node, &gy, &shapes, &wanted)?,
-            None => build(self, || node.op.gradient(Symbols::new(&x, &y, &gy, &wanted)))??,
+            None => {
+                let _context = wide.map(Scope::context);
+                build(self, || node.op.gradient(Symbols::new(&x, &y, &gy, &wanted)))??
+            }
         };
         build(self, || {
-            for (place, g) in inputs.iter().zip(found) {
-                if let (Some(g), true) = (g, *place != NONE) {
-                    add_up(&mut total[*place as usize], g);
-                }
+            for ((place, v), g) in inputs.iter().zip(&node.inputs).zip(found) {
+                let (Some(g), true) = (g, *place != NONE) else { continue };
+                let stays_wide = wide.filter(|_| is_leaf_of_f32(v));
+                let _context = stays_wide.map(Scope::context);
+                let is_new = matches!(g, Sym::Node(n) if n >= given);
+                let rounds = is_new && wide.is_some() && stays_wide.is_none();
+                add_up(&mut total[*place as usize], if rounds { Sym::unary(Identity {}, g) } else { g });
             }
         })
     }
@@ -120,6 +132,19 @@ pub(crate) struct RuleNode {
 }
 
 impl RuleNode {
+    /// The context in which its rule is built, if it is another one than its own. See [`Precision::of_rule`].
+    ///
+    /// A rule that only moves elements, as that of an operation that does, is exact in the context of the operation.
+    fn wide_context(&self) -> Result<Option<u16>> {
+        let own = context::precision(self.context);
+        if own.of_rule(&self.op) == own || self.op.user().is_some() {
+            return Ok(None);
+        }
+        let moves = (0..self.inputs.len()).any(|i| self.op.facts().moves(i));
+        let is_exact = moves && !self.inputs.iter().any(is_leaf_of_f32);
+        (!is_exact).then(|| context::widened(self.context)).transpose()
+    }
+
     /// The values that its rule reads for the requested gradients of inputs.
     fn reads(&self, places: &[u32]) -> Reads {
         let wanted = (0..places.len()).filter(|i| places[*i] != NONE);
@@ -241,6 +266,12 @@ pub(crate) fn on_graph(
         found[place] = as_variable(total[place], &shape, &mut graph)?;
     }
     Ok(found)
+}
+
+/// True for a leaf that is stored as `f32`: its gradient is too, in contexts of 16 bits, except in NNabla's dialect.
+fn is_leaf_of_f32(v: &Variable) -> bool {
+    let stored = |a: &mut Arena| a.existing_data(a.tensor(v.ix())).and_then(|data| data.dtype());
+    !is_nnabla() && arena::with(|a| a.parent(v.ix()) == NONE && stored(a) == Some(DType::F32))
 }
 
 /// Adds a gradient to a sum that may not exist yet.

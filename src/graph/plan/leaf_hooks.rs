@@ -136,7 +136,7 @@ impl DetachedLeafGrads {
                 storage.zero()?;
             }
             let to = NdArray { shape: shape.clone(), storage };
-            sums.push(GradientSum { to, more, is_ours: Arc::strong_count(more) == 1 });
+            sums.push(GradientSum { to, tensor: leaf.tensor, more, is_ours: Arc::strong_count(more) == 1 });
         }
         accumulate::all(&sums)?;
         self.0.iter().try_for_each(|(leaf, _)| gradient_hooks::tell_accumulated(leaf.tensor))

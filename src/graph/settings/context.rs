@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::Result;
 use crate::array::DType;
+use crate::ops::Op;
 use crate::ops::contract::dialect;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -38,6 +39,18 @@ impl Precision {
             Self::Double => DType::F64,
             Self::Half => DType::F16,
             Self::BFloat16 => DType::BF16,
+        }
+    }
+
+    /// The precision in which the rule of an operation is computed: without roundings to 16 bits in between, like the
+    /// sums in a kernel, so that both overflow and vanish at the same numbers. Results are rounded.
+    ///
+    /// Not for operations that multiply in bfloat16, as the kernels of their gradients do.
+    pub(crate) fn of_rule(self, op: &Op) -> Self {
+        match self {
+            Self::BFloat16 if op.facts().in_bfloat16 != 0 => self,
+            Self::Half | Self::BFloat16 => Self::Float,
+            Self::Float | Self::Double => self,
         }
     }
 
@@ -107,6 +120,19 @@ pub fn intern(context: &Context) -> Result<u16> {
 /// The context with this number.
 pub fn context(number: u16) -> Context {
     CONTEXTS.read().all.get(number as usize).map_or_else(Context::default, |context| (**context).clone())
+}
+
+/// The number of the context that differs from this one only in that it computes and stores `f32`.
+///
+/// # Errors
+/// As [`intern`].
+pub(crate) fn widened(number: u16) -> Result<u16> {
+    let mut wide = context(number);
+    for backend in &mut wide.backend {
+        let engine = backend.split(':').next().unwrap_or_default();
+        *backend = format!("{engine}:float");
+    }
+    intern(&Context { compute: Precision::Float, ..wide })
 }
 
 /// The precision of a context.

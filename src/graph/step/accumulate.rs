@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::array::{Access, DType, RunGuard, Storage};
-use crate::graph::arena::NONE;
+use crate::graph::arena::describe::explain_sum;
+use crate::graph::arena::{Ix, NONE};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::step::backward::add_to;
 use crate::graph::step::operand::Operand;
@@ -13,6 +14,8 @@ use crate::{Error, Result};
 pub(crate) struct GradientSum<'a> {
     /// The gradient that is added to.
     pub(crate) to: NdArray,
+    /// The tensor that it belongs to.
+    pub(crate) tensor: Ix,
     /// The contribution.
     pub(crate) more: &'a Arc<Storage>,
     /// True if nothing else uses the contribution, so its memory may be reused.
@@ -36,14 +39,7 @@ pub(crate) fn all(sums: &[GradientSum<'_>]) -> Result<()> {
     for sum in sums.iter().filter(|sum| !moves(sum)) {
         let dtype = type_of_sum(&sum.to.storage, sum.more);
         sum.more.access(if dtype == DType::F64 { DType::F64 } else { DType::F32 }, Access::Read)?;
-        sum.to.storage.access(dtype, Access::ReadWrite).map_err(|error| match error {
-            Error::Cleared(_) => Error::Cleared(format!(
-                "backward: expected a gradient of a variable of shape {} to add to, but its memory was cleared; zero \
-                 it first",
-                sum.to.shape
-            )),
-            other => other,
-        })?;
+        sum.to.storage.access(dtype, Access::ReadWrite).map_err(|error| explain_sum(error, sum.tensor))?;
     }
     for sum in sums {
         if !(moves(sum) && sum.more.give_to(&sum.to.storage)) {

@@ -35,7 +35,7 @@ impl Builder for EagerBuilder {
 
 /// Runs a function backward by its rule on symbols.
 pub(crate) fn backward_by_symbols(step: &mut BackwardStep) -> Result<()> {
-    let mut eager = EagerBuilder { arrays: Vec::new(), compute: step.compute };
+    let mut eager = EagerBuilder { arrays: Vec::new(), compute: step.compute.of_rule(&step.op) };
     let mut add = |array: NdArray| {
         eager.arrays.push(array);
         Sym::Node(eager.arrays.len() as u32 - 1)
@@ -106,7 +106,8 @@ pub(crate) fn temporary_bytes(step: &BackwardStep) -> usize {
     if step.op.facts().has_backward || step.op.on_arrays().is_some() || step.gx.iter().all(Option::is_none) {
         return 0;
     }
-    let mut measured = MeasuringBuilder { shapes: Vec::new(), compute: step.compute, bytes: 0 };
+    let mut measured =
+        MeasuringBuilder { shapes: Vec::new(), compute: step.compute.of_rule(&step.op), bytes: 0 };
     let mut symbol = |shape: &Shape| {
         measured.shapes.push(shape.clone());
         Sym::Node(measured.shapes.len() as u32 - 1)

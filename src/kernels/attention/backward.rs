@@ -55,12 +55,17 @@ impl Attention {
                 Shared::new(g.as_mut_ptr())
             })
         };
+        let is_odd = self.hides_odd_rows(given.mask.is_some(), &[given.q, given.k, given.v, given.gy]);
         let WantedAttention { mut q, mut k, mut v, mask } = wanted;
         let to = [place(&mut q, given.q.len()), place(&mut k, given.k.len()), place(&mut v, given.v.len())];
+        let of_head = |head: usize, to_mask: Option<&mut [T]>| match is_odd {
+            true => self.backward_by_query(head, given, to, to_mask),
+            false => self.of_head(head, given, to, to_mask),
+        };
         match mask {
             // Several heads may add to one element.
-            Some(mask) => (0..heads).for_each(|head| self.of_head(head, given, to, Some(&mut *mask))),
-            None => threads::parallel(heads, |head| self.of_head(head, given, to, None)),
+            Some(mask) => (0..heads).for_each(|head| of_head(head, Some(&mut *mask))),
+            None => threads::parallel(heads, |head| of_head(head, None)),
         }
     }
 

@@ -28,6 +28,9 @@ impl Attention {
             most.fill(T::NEG_INFINITY);
             return y.fill(T::ZERO);
         }
+        if self.hides_odd_rows(mask.is_some(), &[q, k, v]) {
+            return self.forward_by_query([q, k, v], mask, y, (most, sums));
+        }
         let (of_k, of_v) = (Panels::<T>::size(width, keys), Panels::<T>::size(keys, depth));
         let blocks = queries.div_ceil(QUERIES);
         scratch::with(heads * (of_k + of_v), |packed: &mut [T]| {

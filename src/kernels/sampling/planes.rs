@@ -2,6 +2,7 @@
 
 use super::points::{PerElement, Points};
 use crate::kernels::Float;
+use crate::kernels::map::all_finite;
 use crate::kernels::simd::row;
 use crate::kernels::simd::{Vector, Work, vectorised};
 
@@ -24,14 +25,6 @@ pub(super) use by_neighbours;
 #[inline(always)]
 fn product<T: Float, const MASKED: bool>(v: T, weight: T) -> T {
     if MASKED && weight == T::ZERO { T::ZERO } else { v * weight }
-}
-
-/// True if all numbers are finite.
-fn all_finite<T: Float>(x: &[T]) -> bool {
-    vectorised(
-        #[inline(always)]
-        move || x.iter().fold(true, |all, v| all & (v.abs() < T::INFINITY)),
-    )
 }
 
 impl<T: Float> Points<T> {

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::kernels::Float;
+use crate::ops::contract::symbol::Tape;
 use crate::ops::{
     Compute, Declared, Input, InputShapes, Kind, Memory, Op, Run, Shapes, Spec, Sym, Symbols, Value, one,
 };
@@ -15,6 +16,13 @@ pub(crate) trait ByKernel: Compute {
     /// True if the output is linear in input `i` for fixed other inputs. Then the derivative by it can be
     /// differentiated again.
     fn is_linear(&self, i: usize) -> bool;
+
+    /// The derivative by the wanted input as a formula, which is differentiated in place of the kernel. None if there
+    /// is none.
+    fn formula(&self, s: &Symbols) -> Option<Sym> {
+        let _ = s;
+        None
+    }
 }
 
 /// The gradient that the backward kernel of `of` computes for input `wanted`, from the given inputs and the gradient
@@ -135,6 +143,13 @@ impl<C: ByKernel> Compute for Derivative<C> {
         let n = self.given.len();
         let mut inputs: SmallVec<[Sym; 6]> = (0..n).map(|i| s.x(i)).collect();
         let gy = s.x(n);
+        let wanted: SmallVec<[bool; 6]> = (0..n).map(|i| i == self.place()).collect();
+        let own = || Symbols { present: self.mask(), ..Symbols::new(&inputs, &[], &[gy], &wanted) };
+        let (formula, tape) = Tape::of(|| self.of.formula(&own()));
+        if let Some(formula) = formula {
+            let all: SmallVec<[Sym; 8]> = inputs.iter().copied().chain([gy]).collect();
+            return tape.gradients(&[(formula, s.gy(0))], &all);
+        }
         if !self.of.is_linear(self.wanted) {
             let none = Sym::apply(NoDerivative(C::SPEC.name), &[s.gy(0)]);
             return vec![Some(none); n + 1];

@@ -147,9 +147,10 @@ impl Binary for SquaredError {
     }
 
     #[inline(always)]
-    fn df<N: Number>(&self, a: N, b: N, _: N) -> (N, N) {
-        let slope = N::all(2.0) * (a - b);
-        (slope, -slope)
+    fn gx<N: Number>(&self, gy: N, a: N, b: N, _: N) -> (N, N) {
+        // Doubled last, since twice the difference may overflow where the gradient does not.
+        let g = N::all(2.0) * (gy * (a - b));
+        (g, -g)
     }
 }
 
@@ -230,7 +231,9 @@ impl Binary for HuberLoss {
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
         let (d, delta) = ((a - b).abs(), N::all(self.delta));
-        N::select(d.lt(delta), d * d, delta * (N::all(2.0) * d - delta))
+        // `delta (2 d - delta)`, without twice the difference, which may overflow where the loss does not.
+        let beyond = N::all(2.0 * self.delta) * (d - N::all(0.5 * self.delta));
+        N::select(d.lt(delta), d * d, beyond)
     }
 
     #[inline(always)]

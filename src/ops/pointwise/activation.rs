@@ -1,6 +1,6 @@
 //! Smooth activation functions.
 
-use crate::kernels::{Dual, Number, from_square};
+use crate::kernels::{Dual, Number, from_square, size};
 use crate::ops::{Entry, Reads, Unary, op};
 use crate::{Error, Result};
 
@@ -351,7 +351,7 @@ impl Unary for SoftSign {
 
     #[inline(always)]
     fn df<N: Number>(&self, x: N, _: N) -> N {
-        let r = N::all(1.0) / (N::all(1.0) + x.abs());
+        let r = N::all(1.0) / (N::all(1.0) + size(x));
         r * r
     }
 }

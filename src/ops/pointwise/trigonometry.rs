@@ -1,7 +1,7 @@
 //! Trigonometric and hyperbolic functions and their inverses.
 
 use crate::kernels::{Number, angle_gradients};
-use crate::ops::{Binary, Entry, Unary, op};
+use crate::ops::{Binary, Entry, Reads, Unary, op};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[
@@ -359,6 +359,60 @@ impl Unary for ATanh {
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         x.atanh()
+    }
+}
+
+op! {
+    /// Derivative of the inverse sine, elementwise: `y = 1 / sqrt(1 - x^2)`, in gradients only.
+    ///
+    /// One function, so that its own derivative is infinite at 1 and -1, and NaN beyond.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ASinSlope = asin_slope(x)
+}
+
+impl Unary for ASinSlope {
+    const READS: Reads = Reads::ALL;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.asin_slope()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, y: N) -> N {
+        x * (y * y * y)
+    }
+}
+
+op! {
+    /// Derivative of the inverse hyperbolic tangent, elementwise: `y = 1 / (1 - x^2)`, in gradients only.
+    ///
+    /// One function, so that its own derivative is infinite at 1 and -1.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ATanhSlope = atanh_slope(x)
+}
+
+impl Unary for ATanhSlope {
+    const READS: Reads = Reads::ALL;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.atanh_slope()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, y: N) -> N {
+        N::all(2.0) * x * (y * y)
     }
 }
 

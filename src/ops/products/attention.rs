@@ -7,12 +7,14 @@ use parking_lot::Mutex;
 use crate::array::Shape;
 use crate::kernels::attention::{Attention, Given, Mask, WantedAttention};
 use crate::kernels::broadcast::BroadcastLayout;
+use crate::kernels::map::all_finite;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::contract::elementwise::sloped;
 use crate::ops::linear_algebra::inverse::matmul;
+use crate::ops::products::batch_matmul::BatchMatmul;
 use crate::ops::reductions::extreme::largest;
 use crate::ops::reductions::softmax::{Normalised, Softmax};
 use crate::ops::{
@@ -110,6 +112,42 @@ op! {
     /// Returns:
     ///     Array of the shape of `x`.
     HideLater = hide_later(x; value: f64)
+}
+
+op! {
+    /// Sums of rows with weights, in gradients only: `y = w x`, or `y = w' x` if `transposed`. A weight of zero
+    /// contributes nothing, also if its row has infinities or NaN.
+    ///
+    /// Args:
+    ///     w: Weights, shape (batch..., queries, keys).
+    ///     x: Rows, shape (batch..., keys, size), or (batch..., queries, size) if `transposed`.
+    ///     transposed: Sum over the queries.
+    ///
+    /// Returns:
+    ///     Array of shape (batch..., queries, size), or (batch..., keys, size) if `transposed`.
+    Weighed = weighed(w, x; transposed: bool)
+}
+
+impl Weighed {
+    /// The product of matrices that it is if all rows are finite.
+    fn product(&self) -> BatchMatmul {
+        BatchMatmul { transpose_a: self.transposed, transpose_b: false }
+    }
+
+    /// Adds the rows of `x` to `y`, each with the weights that are not zero, for each matrix `w` of this shape.
+    fn add_rows<T: Float>(w: &[T], shape: &Shape, transposed: bool, x: &[T], y: &mut [T]) {
+        let n = shape.ndim();
+        let (batch, queries, keys) = (shape.size_to(n - 2), shape[n - 2], shape[n - 1]);
+        let (rows, sums) = if transposed { (queries, keys) } else { (keys, queries) };
+        let size = x.len() / (batch * rows).max(1);
+        for (at, weight) in w.iter().enumerate().filter(|(_, weight)| **weight != T::ZERO) {
+            let (i, query, key) = (at / (queries * keys), at / keys % queries, at % keys);
+            let (row, sum) = if transposed { (query, key) } else { (key, query) };
+            let (row, sum) =
+                (&x[(i * rows + row) * size..][..size], &mut y[(i * sums + sum) * size..][..size]);
+            sum.iter_mut().zip(row).for_each(|(sum, x)| *sum = *sum + *weight * *x);
+        }
+    }
 }
 
 /// Values saved by a forward run.
@@ -272,15 +310,19 @@ impl Compute for Attending {
         let (q, k, v, gy) = (s.x(0), s.x(1), s.x(2), s.gy(0));
         let shape = Self::weights(&q.shape(), &k.shape());
         let (last, scale) = (shape.ndim() - 1, Sym::Const(self.scale(q.shape()[shape.ndim() - 1])));
-        let hide = |x: Sym, value: f64| {
-            if self.of.causal { Sym::apply(HideLater { value }, &[x]) } else { x }
-        };
+        let later =
+            |x: Sym, value: f64| if self.of.causal { Sym::apply(HideLater { value }, &[x]) } else { x };
         let (zero, none) = (Sym::Const(0.0), Sym::Const(f64::NEG_INFINITY));
+        let masked = s.has(3).then(|| s.x(3).eq(none).broadcast(&shape));
+        // Products and weights of hidden keys become `value`, also if the rows of query or key are not numbers.
+        let hide = |x: Sym, value: f64| {
+            later(masked.map_or(x, |masked| Sym::select(masked, Sym::Const(value), x)), value)
+        };
         // Queries for which the mask hides every key. Their rows are replaced by zeros before and after each product.
         let hidden = (s.has(3) && shape[last] > 0).then(|| {
             let mask = if self.of.causal { s.x(3).broadcast(&shape) } else { s.x(3) };
             let mask = if mask.shape().ndim() == 0 { mask.reshape(&[1]) } else { mask };
-            let mask = hide(mask, f64::NEG_INFINITY);
+            let mask = later(mask, f64::NEG_INFINITY);
             largest(mask, mask.shape().ndim() - 1).eq(none)
         });
         let seen = |x: Sym| hidden.map_or(x, |hidden| Sym::select(hidden.broadcast(&x.shape()), zero, x));
@@ -288,8 +330,7 @@ impl Compute for Attending {
         let (q, gy) = (seen(q) * scale, seen(gy));
         let mut products = matmul(q, false, k, true);
         if s.has(3) {
-            let is_none = s.x(3).eq(none).broadcast(&shape);
-            products = Sym::select(is_none, none, products + s.x(3));
+            products = products + s.x(3);
         }
         let softmax = Normalised(Softmax { axis: Some(last as i64) });
         // A row that is not a number is one at its hidden keys too.
@@ -297,13 +338,16 @@ impl Compute for Attending {
         let kept = (self.of.dropout > 0.0)
             .then(|| Sym::apply(KeptWeights { weights: self.clone(), shape: shape.clone() }, &[s.y(0)]));
         let drop = |x: Sym| kept.map_or(x, |kept| sloped(x, kept));
-        let slopes = drop(matmul(gy, false, v, true));
-        let slopes = hide(slopes, 0.0);
+        let slopes = hide(drop(matmul(gy, false, v, true)), 0.0);
         let slopes = hide(seen(weights * (slopes - (slopes * weights).sum(&[last], true))), 0.0);
+        let weigh = |w: Sym, transposed: bool, rows: Sym| match self.of.causal || s.has(3) {
+            true => Sym::apply(Weighed { transposed }, &[w, rows]),
+            false => matmul(w, transposed, rows, false),
+        };
         vec![
-            s.wants(0).then(|| seen(matmul(slopes, false, k * scale, false))),
-            s.wants(1).then(|| matmul(slopes, true, q, false)),
-            s.wants(2).then(|| matmul(drop(weights), true, gy, false)),
+            s.wants(0).then(|| seen(weigh(slopes, false, k * scale))),
+            s.wants(1).then(|| weigh(slopes, true, q)),
+            s.wants(2).then(|| weigh(drop(weights), true, gy)),
             (s.has(3) && s.wants(3)).then(|| slopes.sum_to(&s.x(3).shape())),
         ]
     }
@@ -344,6 +388,63 @@ impl Compute for KeptWeights {
 
     fn reads(&self, _: usize) -> Reads {
         Reads::NOTHING
+    }
+}
+
+impl Compute for Weighed {
+    fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
+        self.product().shapes(x)
+    }
+
+    fn multiplications(&self, x: &InputShapes<'_>, y: &Shape) -> usize {
+        self.product().multiplications(x, y)
+    }
+
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        if all_finite(run.x(1)) {
+            return self.product().forward(run);
+        }
+        let y = run.y(0);
+        y.fill(T::ZERO);
+        Self::add_rows(run.x(0), run.x_shape(0), self.transposed, run.x(1), y);
+        Ok(())
+    }
+
+    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let (gy, w, shape) = (run.gy(0), run.x(0), run.x_shape(0));
+        if all_finite(gy) {
+            return self.product().backward(run);
+        }
+        if let Some(gx) = run.gx(1) {
+            Self::add_rows(w, shape, !self.transposed, gy, gx.adding());
+        }
+        if let Some(gw) = run.gx(0).map(Grad::adding) {
+            let (x, n, batch) = (run.x(1), shape.ndim(), shape.size_to(shape.ndim() - 2).max(1));
+            let (queries, keys) = (shape[n - 2], shape[n - 1]);
+            let (of_query, of_key) = if self.transposed { (x, gy) } else { (gy, x) };
+            let size = of_key.len() / (batch * keys).max(1);
+            for (at, gw) in gw.iter_mut().enumerate() {
+                let (i, query, key) = (at / (queries * keys), at / keys % queries, at % keys);
+                let of_query = &of_query[(i * queries + query) * size..][..size];
+                let of_key = &of_key[(i * keys + key) * size..][..size];
+                *gw = *gw + of_query.iter().zip(of_key).map(|(a, b)| *a * *b).sum::<T>();
+            }
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        let (w, x, gy) = (s.x(0), s.x(1), s.gy(0));
+        let (of_query, of_key) = if self.transposed { (x, gy) } else { (gy, x) };
+        let to_rows = Self { transposed: !self.transposed };
+        vec![
+            s.wants(0).then(|| matmul(of_query, false, of_key, true)),
+            s.wants(1).then(|| Sym::apply(to_rows, &[w, gy])),
+        ]
+    }
+
+    fn reads(&self, gx: usize) -> Reads {
+        self.product().reads(gx)
     }
 }
 

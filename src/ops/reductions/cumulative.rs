@@ -6,6 +6,7 @@ use crate::kernels::Float;
 use crate::kernels::scan::Scan;
 use crate::ops::arrangement::diagonal::Trilu;
 use crate::ops::arrangement::slicing::Flip;
+use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::pointwise::selection::Where;
 use crate::ops::reductions::reduction::{from_rows, to_rows};
 use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, like, op};
@@ -138,9 +139,23 @@ impl Compute for CumProd {
         Ok(())
     }
 
+    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        by_kernel(self, s, |_| true)
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}
+
+impl ByKernel for CumProd {
+    fn is_linear(&self, _: usize) -> bool {
+        false
+    }
+
     /// `gx[i] = (x[0] ... x[i - 1]) * sum over j of gy[j] * (x[i + 1] ... x[j])`. The products in the sum form a
     /// matrix: the running products of rows whose elements up to `i` are one.
-    fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+    fn formula(&self, s: &Symbols) -> Option<Sym> {
         let shape = s.x(0).shape();
         let axis = [shape.axis("cumprod", self.axis.unwrap_or(0)).unwrap_or_default()];
         let in_order =
@@ -156,10 +171,6 @@ impl Compute for CumProd {
         let products = later(i64::from(self.exclusive), run(Some(2), self.exclusive, factors));
         let gy = later(i64::from(self.exclusive), each(gy));
         let gx = run(Some(1), true, x) * (products * gy).sum(&[2], false);
-        vec![Some(from_rows(in_order(gx), &shape, &axis))]
-    }
-
-    fn reads(&self, _: usize) -> Reads {
-        Reads::INPUTS
+        Some(from_rows(in_order(gx), &shape, &axis))
     }
 }

@@ -8,8 +8,10 @@ use crate::Result;
 use crate::array::Shape;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
-use crate::kernels::scratch::{self, List, Zeros};
+use crate::kernels::scaled::Scaled;
+use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, reduce, strided};
+use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::contract::elementwise::is_double;
 use crate::ops::reductions::extreme::place;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
@@ -299,35 +301,44 @@ impl Compute for Prod {
             |x, others, []| if x == T::ZERO { others } else { T::ZERO },
         );
         let n: usize = axes.iter().map(|a| shape[*a]).product();
-        scratch::with(if lost.is_empty() { 0 } else { n }, |after: &mut [T]| {
-            for i in lost.iter().copied() {
-                let at = |k: usize| place(shape, &axes, i, k);
-                let mut product = T::ONE;
-                for (k, after) in after.iter_mut().enumerate().rev() {
-                    *after = product;
-                    product = product * x[at(k)];
-                }
-                product = T::ONE;
-                for (k, after) in after.iter().enumerate() {
-                    let at = at(k);
-                    gx.data[at] = gx.data[at] + gy[i] * (product * *after);
-                    product = product * x[at];
-                }
+        let mut after = List::repeat(Scaled::ONE, if lost.is_empty() { 0 } else { n });
+        for i in lost.iter().copied() {
+            let at = |k: usize| place(shape, &axes, i, k);
+            let mut product = Scaled::ONE;
+            for (k, after) in after.iter_mut().enumerate().rev() {
+                *after = product;
+                product = product * Scaled::new(x[at(k)].real());
             }
-        });
+            product = Scaled::new(gy[i].real());
+            for (k, after) in after.iter().enumerate() {
+                let at = at(k);
+                gx.data[at] = gx.data[at] + T::of((product * *after).value());
+                product = product * Scaled::new(x[at].real());
+            }
+        }
         Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
+        by_kernel(self, s, |_| true)
+    }
+
+    fn reads(&self, _: usize) -> Reads {
+        Reads::INPUTS
+    }
+}
+
+impl ByKernel for Prod {
+    fn is_linear(&self, _: usize) -> bool {
+        false
+    }
+
+    fn formula(&self, s: &Symbols) -> Option<Sym> {
         let shape = s.x(0).shape();
         let axes = ascending("prod", &shape, self.axis.as_deref()).unwrap_or_default();
         let x = to_rows(s.x(0), &axes);
         let others = |reverse| Sym::apply(CumProd { axis: Some(1), exclusive: true, reverse }, &[x]);
         let others = from_rows(others(false) * others(true), &shape, &axes);
-        vec![Some(spread_symbol("prod", s, self.axis.as_deref()) * others)]
-    }
-
-    fn reads(&self, _: usize) -> Reads {
-        Reads::INPUTS
+        Some(spread_symbol("prod", s, self.axis.as_deref()) * others)
     }
 }

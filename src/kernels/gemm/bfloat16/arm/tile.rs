@@ -12,6 +12,7 @@ use std::arch::aarch64::{
 use std::arch::asm;
 
 use super::super::pair_tile::{PairKernel, PairTile, TileEpilogue};
+use crate::kernels::sixteen_bits::bits_of;
 
 /// Rows of the tallest tile.
 pub(in super::super) const ROWS: usize = 12;
@@ -207,7 +208,7 @@ unsafe fn store(t: &PairTile, sums: &BlockSums, m: usize) {
                     v = v.map(|v| if v < 0.0 { 0.0 } else { v });
                 }
                 match t.is_narrow {
-                    true => write(narrowed, v.map(narrow), n),
+                    true => write(narrowed, v.map(bits_of), n),
                     false => write(wide, v, n),
                 }
             }
@@ -218,14 +219,6 @@ unsafe fn store(t: &PairTile, sums: &BlockSums, m: usize) {
 #[inline(always)]
 fn sum(a: [f32; WIDTH], b: [f32; WIDTH]) -> [f32; WIDTH] {
     std::array::from_fn(|i| a[i] + b[i])
-}
-
-/// The bits in bfloat16, rounded to the nearest number and ties to even.
-#[inline(always)]
-fn narrow(v: f32) -> u16 {
-    let bits = v.to_bits();
-    let rounded = bits.wrapping_add(0x7FFF + (bits >> 16 & 1));
-    ((if v.is_nan() { bits | 0x40_0000 } else { rounded }) >> 16) as u16
 }
 
 /// The first `n` elements at `from`, and zeros.
