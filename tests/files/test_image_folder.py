@@ -10,9 +10,10 @@ from kinnor.data.csv_data_source import CsvDataSource
 from kinnor.data.data_iterator import data_iterator, data_iterator_csv_dataset, data_iterator_image_folder
 from kinnor.data.data_source import DataError, DataSource
 from kinnor.data.data_source_implements import SimpleDataSource
+from kinnor.data.data_source_loader import load_image, load_image_imread
 from kinnor.data.image_folder import ImageFolderDataSource
 from kinnor.data.workers import DataSourceWithWorkers
-from kinnor.files.images import write_image
+from kinnor.files.images import ImageError, write_image
 
 
 @pytest.fixture
@@ -171,3 +172,61 @@ def test_csv_files_are_read_by_workers(folder):
     np.testing.assert_array_equal(
         x, np.stack([CsvDataSource(folder / "list.csv", normalize=True).read(i)[0] for i in range(3)])
     )
+
+
+GREY = np.random.RandomState(0).randint(0, 255, (4, 5), np.uint8)
+COLOURS = np.stack([GREY, GREY // 2, GREY // 4], -1)
+ALPHA = np.full_like(GREY, 99)
+MODES = {
+    "grey.png": (GREY, None),
+    "grey_alpha.png": (np.stack([GREY, ALPHA], -1), None),
+    "rgb.png": (COLOURS, None),
+    "rgba.png": (np.concatenate([COLOURS, ALPHA[..., None]], -1), None),
+    "bits.png": (GREY, "1"),
+    "palette.png": (COLOURS, "P"),
+    "grey16.png": (GREY.astype(np.uint16) * 257, None),
+    "cmyk.tif": (COLOURS, "CMYK"),
+    "ycbcr.tif": (COLOURS, "YCbCr"),
+}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_images_of_all_modes_have_their_colours(tmp_path, name):
+    """With and without a shape, in folders and from files, in RGB."""
+    image = pytest.importorskip("PIL.Image")
+    values, mode = MODES[name]
+    made = image.fromarray(values) if mode is None else image.fromarray(values).convert(mode)
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / name
+    made.save(path)
+    plain = np.asarray((image.open(path) if values.dtype == np.uint8 else image.fromarray(GREY)).convert("RGB"))
+    expected = plain.transpose(2, 0, 1) / 255
+    for shape in (None, (3, 4, 5)):
+        x, _ = ImageFolderDataSource(tmp_path, shape).read(0)
+        np.testing.assert_allclose(x, expected, atol=1e-6)
+        x = load_image_imread(path, shape)
+        np.testing.assert_allclose(x[:3] if len(x) > 2 else np.repeat(x[:1], 3, 0), expected, atol=1e-6)
+
+
+def test_fractions_are_not_cut_off(tmp_path):
+    """An image of numbers from 0 to 1 would be black in 8 bits."""
+    image = pytest.importorskip("PIL.Image")
+    path = tmp_path / "f.tif"
+    image.fromarray(np.full((2, 3), 0.75, np.float32)).save(path)
+    with pytest.raises(ImageError, match=r"got fractions in .*f\.tif"):
+        load_image_imread(path)
+    assert load_image(path).tolist() == [[[0.75] * 3] * 2]
+
+
+def test_hidden_images_are_left_out(folder):
+    """Some systems write a hidden file beside each image, with the ending of images."""
+    for name in ("cat/._0.png", "cat/.cache/0.png"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"no image")
+    assert ImageFolderDataSource(folder).size == 5
+
+
+def test_empty_cells_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text("x,y\n1,\n")
+    with pytest.raises(DataError, match=r"got '' in row 1 of .*the cell is empty"):
+        CsvDataSource(tmp_path / "t.csv").next()

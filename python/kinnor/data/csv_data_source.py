@@ -137,6 +137,8 @@ class CsvDataSource(DrawingDataSource):
             pass
         _, extension = os.path.splitext(cell)  # noqa: PTH122 - the cell may not be a path
         try:
+            if not cell.strip():
+                raise DataError("the cell is empty")
             with self._reader.open(cell) as file:
                 return load(extension.lower())(file, normalize=self._normalize)
         except (OSError, ValueError) as error:

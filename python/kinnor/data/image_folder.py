@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..files.images import read_channels
 from .data_source import DataError, DrawingDataSource, Orders
 from .data_source_loader import load_image_imread
 
@@ -27,7 +28,7 @@ class ImageFolderDataSource(DrawingDataSource):
 
     An example is an image `x`, shape (channels, height, width), from 0 to 1, and the number of its class `y`, shape
     (1,). Classes are the names of the folders in alphabetical order. Images in folders below those belong to the class,
-    too. Files that do not end as images do are left out.
+    too. Hidden files and those that do not end as images do are left out.
 
     Args:
         folder: Path of the folder with the folders of the classes.
@@ -104,12 +105,12 @@ class ImageFolderDataSource(DrawingDataSource):
         """
         shape = self._shape
         if shape is None:
-            image = load_image_imread(self.paths[index], max_range=-1)
-            pixels = np.repeat(image, 3, 0) if len(image) < 3 else image[:3]
+            pixels = read_channels(self.paths[index], n_channels=3).transpose(2, 0, 1)
             return np.asarray(pixels * np.float32(1 / 255)), self.labels[index : index + 1]
         return load_image_imread(self.paths[index], shape).astype(np.float32), self.labels[index : index + 1]
 
 
 def _images(folder: Path) -> list[Path]:
-    """Returns the paths of the images in a folder and below, sorted."""
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    """Returns the paths of the images in a folder and below, sorted, without hidden ones."""
+    found = (path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))

@@ -97,14 +97,17 @@ def read_image(source: str | os.PathLike[str] | IO[bytes]) -> NDArray[Any]:
         ImportError: If Pillow is not installed.
     """
     with opened_image("read_image", source) as found:
-        if found.mode in ("P", "CMYK", "YCbCr", "LAB", "HSV"):
-            found = found.convert("RGBA" if "transparency" in found.info else "RGB")
-        elif found.mode == "1":
-            found = found.convert("L")
-        pixels = np.asarray(found)
+        pixels = np.asarray(_grey_or_rgb(found))
     if pixels.dtype.kind in "iu" and pixels.dtype.itemsize > 1:
         pixels = pixels.astype(np.uint16)
     return pixels
+
+
+def _grey_or_rgb(found: Any) -> Any:
+    """Returns an image of Pillow's whose colours are grey or RGB, with alpha if it has some."""
+    if found.mode in ("P", "CMYK", "YCbCr", "LAB", "HSV"):
+        return found.convert("RGBA" if "transparency" in found.info else "RGB")
+    return found.convert("L") if found.mode == "1" else found
 
 
 def read_channels(
@@ -127,13 +130,19 @@ def read_channels(
 
     Raises:
         ArgumentError: If the number of channels is another one.
-        ImageError: If the file is no image, or if it has too many pixels for memory.
+        ImageError: If the file is no image, has numbers with fractions, or has too many pixels for memory.
         OSError: If it cannot be opened.
         ImportError: If Pillow is not installed.
     """
     check_channels(is_grey, n_channels)
     with opened_image("imread", source) as found:
-        return channels_of(found, is_grey, n_channels, keeps_palette)
+        if found.mode == "F":
+            name = getattr(source, "name", source)
+            raise ImageError(
+                f"imread: expected an image of whole numbers, got fractions in {name}; read_image reads them"
+            )
+        plain = found if found.mode == "P" else _grey_or_rgb(found)
+        return channels_of(plain, is_grey, n_channels, keeps_palette)
 
 
 def check_channels(is_grey: bool, n_channels: int) -> None:
