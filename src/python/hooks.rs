@@ -215,8 +215,8 @@ fn forward_all(
 ///
 /// Args:
 ///     variables: Variables.
-///     since: The result of an earlier call. Variables whose shapes were derived after it, and everything above them, are
-///         skipped.
+///     since: The result of an earlier call. Skips variables whose shapes were derived after it, and everything above
+///         them.
 ///
 /// Returns:
 ///     The number of changes of shapes so far.
