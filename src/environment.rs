@@ -4,8 +4,11 @@
 #[derive(Debug, thiserror::Error)]
 #[error("environment: expected {name} to be {expected}, got {given:?}")]
 pub(crate) struct WrongSetting {
+    /// The name of the variable.
     name: String,
+    /// A description of the allowed values.
     expected: String,
+    /// The value that was found.
     given: String,
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Payer {
 
 /// Bytes charged to no account, counted since the first account was opened.
 static SHARED: AtomicIsize = AtomicIsize::new(0);
-/// Flags that every allocation tests together. Zero in ordinary programs.
+/// Flags that every allocation tests together: [`ACCOUNTS`] and [`SHORTAGE`]. Zero in ordinary programs.
 static LOOK: AtomicU8 = AtomicU8::new(0);
 /// Flag: at least one account exists.
 const ACCOUNTS: u8 = 1;
@@ -99,7 +99,7 @@ pub(crate) fn pay_from(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
 pub(crate) struct Paying {
     /// The account that paid before, and pays again afterwards.
     before: Option<Arc<Account>>,
-    /// Bound to its thread.
+    /// Makes the guard `!Send`: it is dropped on the thread that it charges.
     thread: PhantomData<*const ()>,
 }
 
@@ -110,7 +110,8 @@ impl Drop for Paying {
 }
 
 impl Account {
-    /// Opens an account. The first one counts the bytes of all live buffers as shared.
+    /// Opens an account. When the first account opens, the bytes of all live buffers become shared bytes; `live` counts
+    /// them.
     pub(super) fn open_with(live: impl FnOnce() -> isize) -> Arc<Self> {
         if LOOK.fetch_or(ACCOUNTS, SeqCst) & ACCOUNTS == 0 {
             SHARED.fetch_add(live(), SeqCst);

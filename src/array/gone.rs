@@ -8,7 +8,7 @@ use super::Storage;
 /// Incremented when a watched storage is written.
 static DISTURBED: AtomicU64 = AtomicU64::new(1);
 
-/// Never the value of [`DISTURBED`].
+/// A number that [`DISTURBED`] never has.
 const NEVER: u64 = 0;
 
 /// A moment since which no watched storage was written, if it still lasts.
@@ -16,7 +16,7 @@ const NEVER: u64 = 0;
 pub(crate) struct Calm(u64);
 
 impl Calm {
-    /// A moment that no longer lasts.
+    /// A [`Calm`] that has ended already.
     pub(crate) const NEVER: Self = Self(NEVER);
 
     /// The current moment.
@@ -33,7 +33,7 @@ impl Calm {
 
 /// Low bit of [`Storage::watched`]: the storage is watched. The other bits count disturbances.
 pub(super) const WATCHED: u8 = 1;
-/// One disturbance in that count.
+/// The amount that one write to a watched storage adds to [`Storage::watched`].
 const DISTURBANCE: u8 = 2;
 /// A storage with this many disturbances is written in every run and is not watched any more.
 const RESTLESS: u8 = 4 * DISTURBANCE;
@@ -61,7 +61,7 @@ impl Storage {
     }
 }
 
-/// Storages, and whether all were cleared at the last look.
+/// Storages, and a record of whether all of them were cleared when they were checked last.
 pub(crate) struct Gone {
     /// The storages to check.
     storages: Vec<Arc<Storage>>,
@@ -70,7 +70,7 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// The storages, not looked at yet.
+    /// These storages, not checked yet.
     pub(crate) fn new(storages: Vec<Arc<Storage>>) -> Self {
         Self { storages, since: Calm::NEVER }
     }

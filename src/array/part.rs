@@ -69,12 +69,12 @@ impl Storage {
         self.borrowed.load(Ordering::Relaxed)
     }
 
-    /// True if its address may be known outside.
+    /// True if other arrays or views may use the memory, because it was borrowed or shown.
     fn is_known(&self) -> bool {
         self.is_borrowed() || self.shown.load(Ordering::Relaxed) > 0
     }
 
-    /// True if other storages may share some of its elements.
+    /// True if another storage may overlap this one: it is a part of a larger storage, or its memory is borrowed.
     pub fn may_be_met(&self) -> bool {
         self.parent.is_some() || self.is_borrowed()
     }

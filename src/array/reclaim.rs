@@ -41,6 +41,7 @@ pub(super) fn begin_thread() {
 pub(crate) struct StepPins {
     /// The number of buffers held by the outer steps of this thread.
     outer: usize,
+    /// Makes the type `!Send`: a value is dropped on the thread that made it.
     thread: PhantomData<*const ()>,
 }
 
@@ -68,6 +69,7 @@ pub(crate) fn pin_for_step(buffer: Buffer) {
 pub struct RunGuard {
     /// The parity of the epoch in which the run was counted.
     side: Cell<usize>,
+    /// Makes the type `!Send`: a value is dropped on the thread that made it.
     thread: PhantomData<*const ()>,
 }
 

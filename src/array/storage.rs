@@ -143,12 +143,13 @@ pub struct Storage {
     pub(super) computed: AtomicU16,
     /// The [`Fingerprint`] of the values, if there is one.
     pub(super) fingerprint: AtomicU64,
-    /// See [`Storage::users`].
+    /// The number of Python variables that reach the elements, see [`Storage::users`].
     users: AtomicU32,
     /// The storage that this one is part of, and the element at which it begins.
     pub(super) parent: Option<(Arc<Storage>, usize)>,
     /// Derived data cached with the storage, allocated on first use.
     pub(super) forms: OnceLock<Box<Forms>>,
+    /// The contents, and copies in other types.
     pub(super) state: Mutex<StorageState>,
 }
 

@@ -21,6 +21,7 @@ pub struct View<T> {
     buffer: Buffer,
     /// The shape of the array.
     shape: Shape,
+    /// The element type of the view.
     element: PhantomData<T>,
 }
 

@@ -12,7 +12,7 @@ const GROUP: usize = 1 << 10;
 fn is_small_and_whole(v: f64) -> bool {
     /// Adding this rounds a number to a whole one.
     const ROUND: f64 = 6_755_399_441_055_744.0;
-    /// Numbers below this are rounded exactly by it.
+    /// Numbers below this are rounded exactly by adding [`ROUND`].
     const SMALL: f64 = 2_251_799_813_685_248.0;
     ((v + ROUND) - ROUND == v) & (v.abs() < SMALL)
 }

@@ -130,7 +130,7 @@ pub(super) fn clear() -> bool {
 pub(crate) struct Workspace<T> {
     /// The memory, cached or owned.
     memory: WorkspaceMemory,
-    /// Bound to its thread.
+    /// Makes the type `!Send`: the memory belongs to the thread that made it.
     elements: PhantomData<*mut T>,
 }
 

@@ -11,7 +11,7 @@ use crate::array::Shape;
 pub struct BroadcastBlocks<'a, const N: usize> {
     /// The shape of the array.
     shape: &'a Shape,
-    /// The shape of each parameter, which broadcasts to that of the array.
+    /// The shape of each parameter, which broadcasts to the shape of the array.
     parameters: [&'a Shape; N],
     /// First of the axes that a piece spans.
     axis: usize,

@@ -41,6 +41,7 @@ pub fn mean<T: Float>(x: &[T]) -> T {
 #[cold]
 fn wide_mean<T: Float>(x: &[T]) -> T {
     // Numbers of float64 are scaled, so that their sum stays finite.
+    /// The factor by which float64 numbers are scaled, so that their sum stays finite.
     const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
     let factor = if size_of::<T>() == size_of::<f64>() { DOWN } else { 1.0 };
     let all: f64 = x.iter().map(|x| x.real() * factor).sum();

@@ -59,9 +59,9 @@ pub trait RowFunctions: Sync {
 /// functions of written rows.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
-    /// Applied in registers.
+    /// The activation, which is applied to sums in registers before they are written.
     pub activation: Activation,
-    /// Applied in the cache.
+    /// Functions of rows, which are applied after a row is written, while it is in the cache.
     pub rows: Option<&'a dyn RowFunctions>,
 }
 
@@ -90,7 +90,8 @@ impl Tail<'_> {
         });
     }
 
-    /// Applies the functions of written rows to `m` rows of `n` elements, which are `row` apart.
+    /// Applies `rows` in place to `m` rows of `n` elements that have been written. Rows are `row` elements
+    /// apart.
     ///
     /// # Safety
     /// As [`RowFunctions::finish`].

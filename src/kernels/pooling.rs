@@ -366,6 +366,7 @@ const MANY: usize = 1 << 12;
 #[cold]
 fn sum_wide<T: Float>(w: &Windows, row: &PoolingRow<'_>, x: &[T], y: &mut [T], divisor: Divisor) {
     // Numbers of float64 are scaled, so that their sum stays finite.
+    /// The factor by which float64 numbers are scaled, so that their sum stays finite.
     const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
     let factor = if size_of::<T>() == size_of::<f64>() { DOWN } else { 1.0 };
     let mut sums = List::repeat(0.0, y.len());

@@ -103,15 +103,15 @@ pub struct Reading<'a, T> {
 
 /// Gradients to add to, if requested.
 pub struct Adding<'a, T> {
-    /// Of the inputs.
+    /// The gradient of the inputs.
     pub x: Option<&'a mut [T]>,
-    /// Of the weights.
+    /// The gradient of the weights.
     pub w: Option<&'a mut [T]>,
-    /// Of the biases.
+    /// The gradient of the biases.
     pub b: Option<&'a mut [T]>,
-    /// Of the initial state.
+    /// The gradient of the initial state.
     pub h: Option<&'a mut [T]>,
-    /// Of the initial cells.
+    /// The gradient of the initial cells.
     pub c: Option<&'a mut [T]>,
 }
 

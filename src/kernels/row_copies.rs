@@ -186,7 +186,7 @@ struct Crowded {
     places: List<u32>,
     /// The number of bits by which a product is shifted to make the hash.
     shift: u32,
-    /// The sorted starts of these rows.
+    /// The sorted starts of the crowded rows.
     rows: Vec<usize>,
 }
 
@@ -262,7 +262,7 @@ fn has_crowded(bits: u32, rows: impl Iterator<Item = usize>) -> bool {
     counts.iter().any(|parts| parts.iter().fold(0, |sum: u32, n| sum.saturating_add(*n)) as usize > MANY)
 }
 
-/// The rows with one hash.
+/// The additions to rows that have one hash.
 #[derive(Clone, Copy)]
 struct Group {
     /// The number of additions.
@@ -294,7 +294,7 @@ struct RowGroups {
 }
 
 impl RowGroups {
-    /// RowGroups rows by hashes of `bits` bits.
+    /// Groups rows by hashes of `bits` bits.
     fn of(bits: u32, rows: impl Iterator<Item = usize>) -> Self {
         let shift = u64::BITS - bits;
         let mut all = List::repeat(Group { count: 0, has_several: false, first: 0 }, 1 << bits);

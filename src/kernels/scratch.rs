@@ -177,6 +177,7 @@ pub struct SavedMemory<T> {
     memory: Option<OwnedBlock>,
     /// The number of values.
     n: usize,
+    /// The type of the values.
     of: PhantomData<T>,
 }
 

@@ -188,6 +188,7 @@ pub struct SharedValues<T> {
     at: Shared<u8>,
     /// True if elements are in bfloat16.
     is_narrow: bool,
+    /// The type in which kernels compute.
     of: PhantomData<fn(T)>,
 }
 

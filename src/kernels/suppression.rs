@@ -14,9 +14,9 @@ pub type Corners = [[f64; 2]; 2];
 /// Several boxes. Unused entries are NaN and suppress nothing.
 #[derive(Clone, Copy)]
 struct BoxBlock {
-    /// By axis.
+    /// The start of each box, along each axis.
     starts: [[f64; LANES]; 2],
-    /// By axis.
+    /// The end of each box, along each axis.
     ends: [[f64; LANES]; 2],
     /// The area of each box.
     areas: [f64; LANES],

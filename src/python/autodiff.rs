@@ -114,6 +114,7 @@ fn backward_of_loss(
 
 /// A user's function that is called with gradients, until it is removed.
 struct AutodiffCall {
+    /// The time at which it is called.
     when: When,
     /// The user's function. None once it is removed.
     call: Mutex<Option<Py<PyAny>>>,
@@ -147,7 +148,9 @@ impl GradientHook for AutodiffCall {
 /// A registered hook, with a method to remove it.
 #[pyclass(frozen, module = "kinnor.autodiff", name = "HookHandle")]
 pub(super) struct Handle {
+    /// The registration, to remove it.
     hook: HookHandle,
+    /// The user's function.
     call: Arc<AutodiffCall>,
 }
 

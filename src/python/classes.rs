@@ -24,7 +24,9 @@ use crate::graph::{self, settings};
 ///     ValueError: If the shape is not valid.
 #[pyclass(frozen, subclass, weakref, freelist = 256, module = "kinnor", name = "Variable")]
 pub(super) struct Variable {
+    /// The handle on the graph's variable.
     pub(super) variable: graph::Variable,
+    /// The object that the user stored with this handle.
     pub(super) info: Mutex<Option<Py<PyAny>>>,
 }
 
@@ -46,6 +48,7 @@ impl Variable {
 ///     ValueError: If the shape is not valid.
 #[pyclass(frozen, subclass, weakref, module = "kinnor", name = "NdArray")]
 pub(super) struct NdArray {
+    /// The array.
     pub(super) array: ArrayCell,
 }
 

@@ -57,7 +57,7 @@ impl Function {
         Err(Error::Index(text).into())
     }
 
-    /// Like `has`, for input `i` and input or output number `n`.
+    /// Checks that input `i`, and the input or output with number `n`, exist. `what` names the second one.
     fn has_both(&self, i: usize, what: &str, n: usize) -> PyResult<()> {
         self.has("input", i)?;
         self.has(what, n)

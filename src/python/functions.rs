@@ -20,11 +20,13 @@ use crate::{Error, graph};
 
 /// A registry entry as Python calls it.
 pub(super) struct Row {
+    /// The registry entry.
     pub(super) entry: &'static Entry,
-    /// By argument. None if the argument has no default.
+    /// The default value of each argument. None if the argument has no default.
     pub(super) defaults: Vec<Option<Value>>,
     /// The operation with all arguments at their defaults, shared by all nodes.
     pub(super) plain: Option<Op>,
+    /// The number of declared inputs.
     n_inputs: usize,
     /// True if the last input is a list of arrays.
     has_list: bool,

@@ -215,7 +215,8 @@ fn forward_all(
 ///
 /// Args:
 ///     variables: Variables.
-///     since: What an earlier call returned. What was derived since then is skipped, with everything above it.
+///     since: The result of an earlier call. Skips variables whose shapes were derived after it, and everything above
+///         them.
 ///
 /// Returns:
 ///     The number of changes of shapes so far.

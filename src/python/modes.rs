@@ -55,7 +55,7 @@ plain! {
     dialect() -> &'static str = if settings::is_nnabla() { "nnabla" } else { "native" };
     /// True if the dialect is NNabla's.
     is_nnabla() -> bool = settings::is_nnabla();
-    /// Whether plans run function by function.
+    /// True if plans run function by function.
     plan_is_plain() -> bool = settings::plan_is_plain();
     /// Sets `plan_is_plain`.
     set_plan_is_plain(on: bool) -> () = settings::set_plan_is_plain(on);

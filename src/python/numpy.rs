@@ -21,6 +21,7 @@ use crate::graph::{self, NdArray};
 /// The owner of the memory of a NumPy view. Keeps the memory alive after the variable is gone.
 #[pyclass(frozen, module = "kinnor._core")]
 struct Export {
+    /// The memory.
     _buffer: Buffer,
 }
 

@@ -26,7 +26,9 @@ struct EnteredModes {
     id: u64,
     /// The mode to restore on exit.
     old: Option<Mode>,
+    /// The modes in the scope.
     modes: ScopedModes,
+    /// The scope around it, if any.
     outer: Option<Py<EnteredModes>>,
 }
 
@@ -75,7 +77,9 @@ fn follow_changes(py: Python<'_>, watch: usize) {
 
 /// The methods of a variable of `contextvars`, looked up once.
 struct ContextVariable {
+    /// The method `get` of the variable.
     get: Py<PyAny>,
+    /// The method `set` of the variable.
     set: Py<PyAny>,
 }
 

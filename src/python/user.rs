@@ -238,6 +238,7 @@ impl PythonFunction {
 /// An input or output as the methods of a user-defined operation get it: shape, values and gradient.
 #[pyclass(frozen, module = "kinnor", name = "FunctionVariable")]
 pub(super) struct FunctionVariable {
+    /// The shape, the values and the gradient.
     pub(super) array: parking_lot::Mutex<Array>,
 }
 

@@ -57,10 +57,15 @@ impl graph::UserRule for Object {
 /// A user-defined operation as the engine sees it. Its facts were read from Python in advance, so the engine can use
 /// them under its lock.
 pub(super) struct UserOp {
+    /// The user's graph rule, as the engine calls it.
     user: graph::User,
+    /// The Python object that defines the operation.
     object: Py<PythonFunction>,
+    /// The name of the operation.
     name: String,
+    /// The number of outputs.
     n_outputs: usize,
+    /// The properties that the user's methods declare.
     facts: Facts,
 }
 
@@ -89,8 +94,9 @@ fn number(name: &str, method: &str, most: usize, returned: Bound<'_, PyAny>) -> 
 
 /// Arrays wrapped for the user's methods, also as a Python list.
 struct Wrapped<'py> {
+    /// The wrapped arrays.
     all: Vec<Bound<'py, FunctionVariable>>,
-    /// The same objects.
+    /// The wrapped arrays as a Python list.
     list: Bound<'py, PyList>,
 }
 

@@ -20,8 +20,11 @@ use crate::{Error, graph};
 
 /// The arguments of `Variable(...)`.
 struct VariableArguments {
+    /// The shape.
     shape: Shape,
+    /// True if gradients flow to the variable. None to follow from its function.
     need_grad: Option<bool>,
+    /// The object to store with the handle.
     info: Option<Py<PyAny>>,
 }
 

@@ -107,7 +107,7 @@ impl<P: Source> Solver<P> {
         self.any("check_inf_or_nan_grad", Trouble::Either, hooks)
     }
 
-    /// True if any gradient has such an element.
+    /// True if any gradient has an element of the kind `trouble`.
     fn any(&self, method: &str, trouble: Trouble, hooks: Hooks<'_>) -> Result<bool> {
         let mut found = false;
         self.each(method, hooks, with_gradient, |_, _, _, grad| {
@@ -154,7 +154,7 @@ fn scale_all(g: Cells, scale: f64) {
     computing!(g, T => update::map::<T>(g, g, |g, _| g * scale as T));
 }
 
-/// Scales by `norm` over the norm of the squares.
+/// Scales a gradient so that its norm, the root of `squares`, becomes `norm`.
 fn scale_to(g: Cells, squares: Squares, norm: f64) {
     let [unit, root] = squares.root();
     if unit == 1.0 {
@@ -169,7 +169,7 @@ fn squares(g: Cells) -> Squares {
     computing!(g, T => update::sum_of_squares::<T>(g))
 }
 
-/// True if a gradient has such an element.
+/// True if a gradient has an element of the kind `trouble`.
 fn troubled(g: Cells, trouble: Trouble) -> bool {
     computing!(g, T => match trouble {
         Trouble::Infinite => update::any(g, |x: T| x.abs() == T::INFINITY),

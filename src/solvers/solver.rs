@@ -16,11 +16,11 @@ use crate::{Error, Result};
 
 /// A parameter: a variable, held by reference, so that a storage assigned to it later is seen.
 pub trait Source: Clone + Send + Sync {
-    /// Its shape.
+    /// The shape of the parameter.
     fn shape(&self) -> Shape;
-    /// Its values.
+    /// The values of the parameter.
     fn data(&self) -> Arc<Storage>;
-    /// Its gradient.
+    /// The gradient of the parameter.
     fn grad(&self) -> Arc<Storage>;
     /// Appends the values and the gradient of each of `all` to a list.
     fn add_pairs<'a>(all: impl Iterator<Item = &'a Self>, pairs: &mut Vec<Pair>)
@@ -48,9 +48,9 @@ pub enum Existing {
 /// Callbacks around the work on each parameter. An error stops the work and is returned.
 #[derive(Default)]
 pub struct Hooks<'a> {
-    /// Called before each.
+    /// A callback that is called before the work on each parameter.
     pub pre: Option<&'a mut dyn FnMut() -> Result<()>>,
-    /// Called after each.
+    /// A callback that is called after the work on each parameter.
     pub post: Option<&'a mut dyn FnMut() -> Result<()>>,
 }
 
@@ -65,13 +65,13 @@ impl Hooks<'_> {
 pub(super) struct Parameter<P> {
     /// The name by which the user registered it.
     pub(super) name: String,
-    /// Gives values and gradient.
+    /// The variable that holds the values and the gradient.
     pub(super) source: P,
     /// The shape at registration.
     pub(super) shape: Shape,
     /// The number of updates so far.
     pub(super) t: u32,
-    /// In the order of the rule's state names.
+    /// The states, in the order of the rule's state names.
     pub(super) states: SmallVec<[Arc<Storage>; 3]>,
 }
 

@@ -201,7 +201,7 @@ def test_coroutines():
 
 
 def test_threads_start_enabled():
-    """A new thread begins with gradients enabled, whatever the mode of its creator."""
+    """A new thread begins with gradients enabled, in any mode of its creator."""
     found = []
     with no_grad():
         thread = threading.Thread(target=lambda: found.append(is_grad_enabled()))

@@ -46,7 +46,7 @@ def assert_agreement(func, leaves, dynamic):
 
 @MODES
 def test_gradients_are_the_same(dynamic):
-    """Values and gradients through `forget` equal those of a plain call."""
+    """A segment under `forget` has the values and gradients of a plain call."""
     assert_agreement(lambda x: F.tanh(F.sin(x) * x), [random_leaf(3, 4)], dynamic)
     assert_agreement(lambda x, y: F.exp(x) * F.sin(y) + y, [random_leaf(3, 4), random_leaf(3, 4, seed=1)], dynamic)
 

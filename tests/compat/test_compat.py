@@ -426,7 +426,7 @@ def test_arguments_of_a_function_may_be_a_method():
 
 
 def test_function_bases_take_their_own_argument_names():
-    """Functions of `nnabla.function_bases` take arguments under their names there, which differ from those of `F`."""
+    """Functions of `nnabla.function_bases` take their own argument names, which differ from the names in `F`."""
     run("""
         import inspect
         import numpy as np

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from benches import distributed, scale  # noqa: E402
 
 LINK = scale.Link(20e-6, 1e9, 4e9)
-"""A link between processes, with latency and bandwidths."""
+"""A link between processes: latency, bytes per second, and bytes summed per second."""
 
 
 def test_examples_of_the_model():

@@ -195,7 +195,7 @@ def test_a_folded_model_detects_a_changed_file_of_the_same_size_and_time(tmp_pat
         os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
         with pytest.raises(kinnor.onnx.OnnxError, match="written since"):
             model.get_parameters()
-        # A graph of another shape shares the folded weights, which are those of the file that was loaded.
+        # A graph of another shape shares the folded weights of the file that was loaded.
         np.testing.assert_allclose(model(np.concatenate([x, x])), np.concatenate([before] * 2), rtol=1e-5, atol=1e-5)
         np.testing.assert_array_equal(model(x), before)
     write(w)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "STEPS", "Program", "perform", "play", "program_runs", "program_values", "shortened"]
 
 CHECKS = ["nothing", "nothing", "kernel", "eyes"]
-"""How `Program.check` may look."""
+"""Ways in which `Program.check` may read the arrays."""
 OFTEN = {"leaf": 2, "apply": 6, "chain": 4, "train": 3, "backward": 2, "forward": 2, "autodiff_backward": 2}
 """Weights of steps in the random choice. Other steps have weight 1."""
 DRAWN = [name for name in STEPS for _ in range(OFTEN.get(name, 1))]

@@ -24,7 +24,7 @@ FROZEN = (
     *("turned", "beside", "reshape", "correlated", "first_row", "centred", "picked", "replaced", "overwritten"),
     *FORGETS,
 )
-"""What is built for one number of rows."""
+"""Operations that fit only the number of rows that they were built for."""
 
 
 @step(seed=SEEDS, need_grad=[True, True, True, False], dtype=[np.float32, np.float64, np.float64, np.float16])

@@ -586,7 +586,7 @@ def check(seed: int) -> None:
 
 
 def _is_rounding(net: Network, key: str, value: np.ndarray, plain: np.ndarray) -> bool:
-    """True if a result in 16 bits is at most four times as far from the network in double as that of a plain run.
+    """True if a result in 16 bits has at most four times the error of a plain run, measured from double precision.
 
     In 16 bits a gradient whose terms cancel may consist of rounding errors alone.
     """

@@ -94,7 +94,7 @@ def test_shapes_that_change_are_set_up_again():
 
 
 def test_other_outputs_get_zeros():
-    """The other outputs of a function count as zero gradients, whatever their `.g` says."""
+    """The other outputs of a function count as zero gradients, although their `.g` has values."""
     x = leaf(1, 2)
     first, second = F.split(x, axis=0)
     first.forward()

@@ -174,7 +174,7 @@ def test_another_graph_may_run_in_a_hook(mode):
 
 
 def test_a_result_under_no_gradient_is_overwritten():
-    """As in NNabla for the result of a function without gradients."""
+    """Backward overwrites the gradient of a result without `need_grad`, as in NNabla."""
     c = leaf(2, need_grad=False)
     k = c * 2
     k.need_grad = True

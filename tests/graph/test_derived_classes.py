@@ -16,7 +16,7 @@ def derived(base, *given, calls=True, **named):
     """Returns a class whose constructor accepts any arguments and passes `given` to its base class."""
 
     class Derived(base):
-        """The class."""
+        """The derived class, which calls its base's constructor if `calls` is set."""
 
         def __init__(self, inner, bound=1, *, key=None):
             if calls:

@@ -80,7 +80,7 @@ def test_a_part_is_assigned_before_the_gradient_is_needed(name, key, at_once):
 
 @pytest.mark.parametrize("at_once", [False, True])
 def test_two_parts_are_assigned(at_once):
-    """The same with two assignments to parts, one after the other."""
+    """After two assignments to parts, a late `need_grad` gives the gradients of an early one."""
 
     def built(need_grad):
         """Builds a graph with two assignments."""

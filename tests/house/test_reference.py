@@ -92,7 +92,7 @@ def test_every_public_member_is_on_the_page_of_its_class(documented):
 
 
 def test_docstrings_of_the_core_have_sections(documented):
-    """Lists of arguments and errors, rather than text with colons."""
+    """The docstrings of the core are parsed into lists of arguments and errors."""
     package, _ = documented
     for path in ("solvers.Solver.update", "Variable.backward", "NdArray.cast"):
         kinds = [section.kind.value for section in package[path].docstring.parsed]

@@ -35,7 +35,7 @@ def hooks(monkeypatch):
 
 
 def test_pages_that_the_library_draws_are_shown(hooks):
-    """Each is inside one page of the site, and loads nothing."""
+    """Each page that the library draws is embedded in one page of the site, and loads nothing."""
     drawn = hooks.shown.all_shown()
     inside = [name for page in PAGES for name in re.findall(r'<iframe src="../../shown/(\w+)\.html"', page.read_text())]
     assert sorted(inside) == sorted(drawn) == ["graph", "plan", "profile"]

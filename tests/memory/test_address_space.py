@@ -65,7 +65,7 @@ print("ends")
 @pytest.mark.parametrize("start", ["warm", "cold"])
 @pytest.mark.parametrize("which", ["convolution", "product", "many"])
 def test_short_of_addresses(which, start):
-    """Whatever allocation fails for want of addresses, the process goes on, and another graph runs."""
+    """If any allocation fails because addresses are exhausted, the process continues, and another graph runs."""
     for extra in (0, 200, 300_000, 2_500_000, 5_000_000, 12_000_000):
         command = [sys.executable, "-c", SHORT, which, str(extra), start]
         found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BFLOAT16 = ml_dtypes.bfloat16
 SIZES = [(1, 1, 1), (3, 17, 65), (17, 65, 3), (65, 1, 17), (1, 65, 130), (33, 70, 2100), (130, 131, 129)]
-"""Sizes of products: rows, terms and columns."""
+"""Sizes of products: rows, columns and terms."""
 
 
 @pytest.fixture(autouse=True)

@@ -259,7 +259,7 @@ COMPARISONS = {
 }
 """Functions of truth values, and NumPy's."""
 NEIGHBOURS = np.array([256, 257, 2048, 2049, 2**24, 2**24 + 1, 2**53 - 1])
-"""Numbers of which each context but double rounds some to the number beside."""
+"""Pairs of adjacent integers. Each context except double rounds some of them to the other one of the pair."""
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -26,7 +26,7 @@ import kinnor.functions as F
 
 @over(certain)
 def test_forward(row):
-    """In float32, for any type of the leaves. Indices are integers."""
+    """In float32, outputs equal the reference for any type of the leaves. Indices are integers."""
     ys = call(row, variables(row))
     for y in ys:
         y.forward()
@@ -83,7 +83,7 @@ def test_the_graph_gradient_equals_the_kernel_gradient(row):
 
 @over(lambda row: smooth(row) and row.gradient is None and row.second)
 def test_second_derivative(row):
-    """By finite differences of first derivatives along random directions."""
+    """Second derivatives equal finite differences of first derivatives along random directions."""
     with nn.context_scope(DOUBLE):
         random = np.random.RandomState(5)
         directions = [np.asarray(random.uniform(0.5, 1.5, row.inputs[i].shape)) for i in row.wanted]
@@ -123,7 +123,7 @@ ELEMENTWISE = {row.name for row in arithmetic.ROWS + elementwise.ROWS}
 
 @over(lambda row: smooth(row) and row.gradient is None and row.name in ELEMENTWISE)
 def test_third_derivative(row):
-    """By finite differences of second derivatives along two random directions."""
+    """Third derivatives equal finite differences of second derivatives along two random directions."""
     with nn.context_scope(DOUBLE):
         random = np.random.RandomState(7)
         xs = variables(row)

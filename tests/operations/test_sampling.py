@@ -177,7 +177,7 @@ def test_boxes_are_chosen_as_nnabla_chooses_them():
 
 
 def test_the_type_of_non_maximum_suppression():
-    """As in NNabla's files."""
+    """The type of the function has the name in NNabla's files."""
     boxes, scores = (nn.Variable.from_numpy_array(np.full(s, 0.5)) for s in ((1, 2, 4), (1, 1, 2)))
     with nn.auto_forward():
         assert F.onnx_non_max_suppression(boxes, scores).parent.name == "ONNXNonMaxSuppression"

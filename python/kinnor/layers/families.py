@@ -50,7 +50,7 @@ class Row:
 
 
 def arguments_of(base: type[Module]) -> list[str]:
-    """The section `Args` for the constructor of a class, from its docstring and those of its bases; none if empty."""
+    """The section `Args` for the constructor of a class, from its docstring and its bases; none if empty."""
     texts: dict[str, str] = {}
     for each in reversed(base.__mro__[: base.__mro__.index(Module)]):
         found = re.search(r"\nArgs:\n((?: +.*\n)+)", cleandoc(each.__doc__ or "") + "\n")

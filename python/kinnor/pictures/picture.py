@@ -126,8 +126,8 @@ def show(
     Args:
         y: The output of the graph, or several outputs.
         path: A file to write: `.html`, or with graphviz `.svg`.
-        parameters: Parameters by path; by default those of the current scope and of all modules. Paths in a module
-            start with the class of the outermost module.
+        parameters: Parameters by path; by default all parameters of the current scope and of all modules. Paths in a
+            module start with the class of the outermost module.
         times: Seconds of each function's run, to show in its box.
         title: The title; by default the names of the outputs.
         browser: Whether to open the page in the web browser. Without `path` it is a temporary file.

@@ -71,10 +71,10 @@ class Lane:
 
 
 class Layers:
-    """Finds the layers of functions: the scopes of their parameters, or those around the layers that they read.
+    """Finds the layers of functions: the scopes of their parameters, or the scopes around the layers that they read.
 
-    It holds no functions, which would keep their values in memory. Parameters are looked up when a run ends, all at
-    once.
+    It holds no functions, which would keep their values in memory. All parameters are looked up together when
+    a run ends.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Layers:
         self.others: set[int] = set()
         """Arrays of variables that need a gradient and are no parameters."""
         self.found: dict[int, tuple[str, bool]] = {}
-        """The layers of functions by hash, and whether they are those of parameters of their own."""
+        """The layers of functions by hash, and whether a parameter of the function decides it."""
         self.waiting: list[tuple[Subject, int, list[tuple[int, bool]], list[int]]] = []
         """Subjects without a layer yet: hashes of the function, of arrays that it reads, and of functions before it."""
 

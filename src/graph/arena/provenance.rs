@@ -7,7 +7,7 @@ use crate::array::{Fingerprint, Shape, Storage, VersionedFingerprint};
 use crate::graph::arena::{Arena, Ix};
 use crate::ops::State;
 
-/// Selects an array of a function.
+/// Selects an input or an output of a function.
 #[derive(Clone, Copy)]
 pub(crate) enum Side {
     /// Input of this number.
@@ -30,7 +30,7 @@ pub(crate) struct Provenance {
 /// State saved by manual runs of a function, on arrays outside its graph.
 #[derive(Default)]
 pub(crate) struct ManualRun {
-    /// As in the graph, but of the last manual run.
+    /// The state and the fingerprints of the direct run.
     provenance: Provenance,
     /// Shapes of the inputs of the last forward run, if it succeeded.
     x: Option<SmallVec<[Shape; 3]>>,

@@ -91,13 +91,13 @@ impl RunLocks {
 
 /// The functions of a plan, and the conditions for a lease.
 pub(crate) struct PlanLock {
-    /// In execution order.
+    /// The functions, in execution order.
     functions: Arc<[Ix]>,
     /// The epoch of the arena before the last run, if that run succeeded without a budget.
     since: Option<u64>,
     /// The epoch of the run locks when the current or last run began.
     epoch: u64,
-    /// The value of `freed` when none of them was freed.
+    /// The value of `freed` when no function of the plan had been freed.
     whole: Option<u64>,
 }
 

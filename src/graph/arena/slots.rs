@@ -157,13 +157,13 @@ pub(crate) enum Saved {
 /// A function: an operation with its inputs and outputs.
 #[allow(clippy::struct_excessive_bools)] // independent flags
 pub(super) struct FunctionSlot {
-    /// As for a variable.
+    /// Incremented when the slot gets another function.
     pub(super) generation: u32,
     /// The number of functions created before it.
     pub(super) born: u64,
     /// Handles, outputs and runs that hold it.
     pub(super) count: u32,
-    /// None in a free slot.
+    /// The operation. None in a free slot.
     pub(super) op: Option<Op>,
     /// The active inputs.
     pub(super) inputs: SmallVec<[Ix; 3]>,
@@ -173,24 +173,24 @@ pub(super) struct FunctionSlot {
     pub(super) outputs: SmallVec<[Output; 1]>,
     /// One more than the largest rank of the functions that compute its inputs.
     pub(super) rank: u32,
-    /// A gradient flows through it.
+    /// True if a gradient flows through it.
     pub(super) need_grad: bool,
     /// Created under `no_grad`: never needs a gradient.
     pub(super) no_grad: bool,
     /// It changes an input in place only because nothing needed the input when it was built. If something needs the
     /// input at run time, the function changes a copy.
     pub(super) may_take_copy: bool,
-    /// It has run forward, but not backward since.
+    /// True if it has run forward, but not backward since.
     pub(super) pending: bool,
-    /// The state of what it saved for its backward run.
+    /// The state of the values that it saved for its backward run.
     pub(super) saved: Saved,
-    /// It ran eagerly when it was built.
+    /// True if it ran eagerly when it was built.
     pub(super) ran_eagerly: bool,
     /// Its last forward run had a memory budget, which also applies to the backward run.
     pub(super) budgeted: bool,
     /// The pool of evictable values, if it ran eagerly under a budget.
     pub(super) evictor: Option<Arc<dyn Any + Send + Sync>>,
-    /// A plan was made from it.
+    /// True if a plan was made from it.
     pub(super) planned: bool,
     /// The thread whose run uses it, if any.
     pub(super) busy: Option<Thread>,
@@ -207,7 +207,7 @@ pub(super) struct FunctionSlot {
     pub(super) at: u32,
     /// State saved by its last run in the graph.
     pub(super) provenance: Provenance,
-    /// As `provenance`, for manual runs on other arrays.
+    /// The state saved by its last direct call on other arrays, if there was one.
     pub(super) manual: Option<Box<ManualRun>>,
     /// Tags by key, set by the user or, such as the line that built it, by the library.
     pub(super) tags: Vec<(String, String)>,

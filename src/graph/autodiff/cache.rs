@@ -28,11 +28,11 @@ type PreparedRun = (Box<PreparedBackward>, Option<Box<dyn StepGuard>>);
 struct RouteKey {
     /// For each edge: its function, its tensor, and whether gradients end there. See [`Edge::resolve`].
     roots: SmallVec<[(Ix, Ix, bool); 1]>,
-    /// As `roots`. None if all leaves are targets.
+    /// For each target, the same as for roots. None if all leaves are targets.
     targets: Option<Vec<(Ix, Ix, bool)>>,
-    /// It adds to the gradients of leaves instead of returning gradients.
+    /// True if the run adds to the gradients of leaves instead of returning gradients.
     adds: bool,
-    /// It keeps what its functions need to be differentiated again.
+    /// True if the run keeps the values that its functions need to be differentiated again.
     retains: bool,
 }
 
@@ -48,11 +48,11 @@ pub(crate) struct PreparedBackward {
     kept: Option<(Ix, Validity)>,
     /// The slots whose gradients are added to the gradients of their tensors, if it is cached.
     sinks: Vec<GradientSlotIx>,
-    /// It came from the cache, and runs again.
+    /// True if it came from the cache, and runs again.
     pub(crate) again: bool,
     /// It is running: its functions are locked, and gradients of leaves may be written.
     is_running: bool,
-    /// Identifies it in the cache.
+    /// The key under which it is cached.
     key: RouteKey,
 }
 

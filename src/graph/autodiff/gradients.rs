@@ -30,7 +30,7 @@ pub(crate) struct PlanUse {
     pub(crate) once: bool,
     /// It clears the values that its functions need to be differentiated again.
     pub(crate) frees: bool,
-    /// It adds to leaves, and may write to their gradients.
+    /// True if the run adds to leaves, and may write to their gradients.
     pub(crate) adds: bool,
 }
 

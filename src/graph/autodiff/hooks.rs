@@ -48,13 +48,13 @@ impl Drop for Suspended {
     }
 }
 
-/// The hooks on gradients of a route, each to be called once.
+/// The hooks on the gradients of a route that were not called yet. Each is called once in a run.
 pub(crate) struct RunHooks<'a> {
-    /// By slot.
+    /// The hooks on each gradient, by gradient slot.
     by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
     /// The route on which the hooks are.
     route: &'a GradientRoute,
-    /// The lock to release while a hook runs, if any.
+    /// The functions to unlock while a hook runs, if the run has locked any.
     held: Option<&'a Suspended>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
 }
 
 impl<'a> RunHooks<'a> {
-    /// For a route without hooks.
+    /// No hooks, for a route on which no gradient has one.
     pub(crate) fn none(route: &'a GradientRoute) -> Self {
         Self { by_place: HashMap::new(), route, held: None }
     }

@@ -16,9 +16,9 @@ pub struct Root {
 /// Options of a differentiation.
 #[derive(Clone, Copy, Default)]
 pub struct DifferentiateOptions<'a> {
-    /// Keep the values that the functions need to be differentiated again.
+    /// Keeps the values that the functions need to be differentiated again.
     pub retain_graph: bool,
-    /// Create gradients that can be differentiated themselves.
+    /// Creates gradients that can be differentiated themselves.
     pub create_graph: bool,
     /// Enter only functions created at this time of [`crate::graph::births`] or later.
     pub since: u64,
@@ -26,8 +26,8 @@ pub struct DifferentiateOptions<'a> {
     pub refuse_unused: bool,
     /// Called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,
-    /// Called after each function.
+    /// A hook that is called after each function.
     pub post_hook: Option<FunctionHook<'a>>,
-    /// Wraps the run if releasing a lock pays.
+    /// Wraps a run with much work, to release a lock of the caller such as Python's.
     pub detach: Option<Detach<'a>>,
 }

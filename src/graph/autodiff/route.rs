@@ -42,7 +42,7 @@ struct RouteNode {
 
 /// The functions that a differentiation runs through, and a slot for the sum of the gradients of each tensor.
 pub(crate) struct GradientRoute {
-    /// By descending rank.
+    /// The functions, by descending rank.
     pub(crate) order: Vec<Ix>,
     /// All slots. Slots of targets come first.
     pub(crate) places: Vec<GradientSlot>,
@@ -50,11 +50,11 @@ pub(crate) struct GradientRoute {
     nodes: Vec<RouteNode>,
     /// Slots of the outputs of all functions, function by function.
     outputs: Vec<GradientSlotIx>,
-    /// `NONE` for inputs whose gradient is not requested.
+    /// Slots of the inputs of all functions, function by function. `NONE` for an input whose gradient is not requested.
     inputs: Vec<GradientSlotIx>,
     /// Slots of the roots.
     pub(crate) roots: Vec<GradientSlotIx>,
-    /// Slots of the targets, if given.
+    /// Slots of the targets. Empty if all leaves are targets.
     pub(crate) targets: Vec<GradientSlotIx>,
     /// Slots below this number belong to targets.
     pub(crate) n_targets: u32,
@@ -226,7 +226,7 @@ impl GradientRoute {
         }
     }
 
-    /// Where the places of the n-th function end in the lists.
+    /// The end of the n-th function's slots in the lists of outputs and of inputs.
     fn ends_of(&self, n: usize) -> RouteNode {
         let end = RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 };
         self.nodes.get(n + 1).copied().unwrap_or(end)

@@ -285,7 +285,7 @@ fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut GraphBuilder) -> Resul
     Ok(node.map(|node| graph.0[node as usize].clone()))
 }
 
-/// Calls the hooks on a gradient.
+/// Calls the hooks on the gradient in a slot, and replaces the gradient by the value that they return.
 fn show(
     hooks: &mut RunHooks<'_>,
     place: u32,

@@ -55,7 +55,7 @@ struct RegisteredHook {
     when: When,
     /// The function to call with the gradient.
     call: Arc<dyn GradientHook>,
-    /// Set by its [`HookHandle`].
+    /// True once the hook's [`HookHandle`] has removed it.
     removed: Arc<AtomicBool>,
 }
 

@@ -222,7 +222,7 @@ impl Variable {
         arena::with(|a| a.set_name(self.0, name));
     }
 
-    /// A description for messages.
+    /// A text for error messages that identifies the variable.
     pub fn describe(&self) -> String {
         arena::with(|a| describe(a, self.0))
     }

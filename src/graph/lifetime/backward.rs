@@ -69,7 +69,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// None if nothing waits.
+    /// Itself, or None if no function and no run waits for the data.
     pub(crate) fn if_anybody(self) -> Option<Box<Self>> {
         (!self.guards.is_empty() || !self.partners.is_empty()).then(|| Box::new(self))
     }

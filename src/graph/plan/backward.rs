@@ -46,8 +46,9 @@ pub(crate) struct BackwardPlan {
     pub(crate) passes: Option<Vec<FusedBackward>>,
     /// The instructions of a run. Empty if they must be listed again.
     pub(crate) instructions: Vec<Instruction>,
-    /// The storage for a seed that is a single number, and the version and number of its last fill.
+    /// The storage for a seed that is a single number.
     pub(crate) seed: Arc<Storage>,
+    /// The number in the seed storage, and the version of the storage after it was written.
     pub(crate) seeded: Option<(f64, u64)>,
     /// The outputs and leaves that have hooks.
     pub(crate) hooked: LeafHooks,

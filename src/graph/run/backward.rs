@@ -63,14 +63,14 @@ pub struct BackwardOptions<'a> {
     pub clear_buffer: bool,
     /// Callbacks during the run.
     pub callbacks: Vec<&'a dyn CommunicatorCallback>,
-    /// Called before each function.
+    /// A hook that is called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,
-    /// Called after each function.
+    /// A hook that is called after each function.
     pub post_hook: Option<FunctionHook<'a>>,
     /// Called at most once per run, for a value that a gradient reads and that changed since the forward run. An
     /// error ends the run, otherwise the run uses the new value. Without it, values are not checked.
     pub modified: Option<&'a (dyn Fn(String) -> Result<()> + Sync)>,
-    /// Wraps the run if releasing a lock pays.
+    /// Wraps a run with much work, to release a lock of the caller such as Python's.
     pub detach: Option<Detach<'a>>,
 }
 

@@ -12,10 +12,11 @@ use crate::graph::settings::modes;
 
 /// The context of a run.
 pub(crate) struct RunContext<'a> {
-    /// Called before and after each function.
+    /// A hook that is called before each function.
     pre_hook: Option<FunctionHook<'a>>,
+    /// A hook that is called after each function.
     post_hook: Option<FunctionHook<'a>>,
-    /// Called for each function that has run.
+    /// Callbacks that are called for each function that has run.
     callbacks: &'a [&'a dyn CommunicatorCallback],
     /// Keeps buffers in place during the run. Without it, steps pin the buffers that they use.
     pub(crate) guard: Option<&'a RunGuard>,
@@ -66,17 +67,17 @@ impl<'a> RunContext<'a> {
         self.is_hooked().then(|| arena::with(|a| Function::counted(a, f)))
     }
 
-    /// Called before a function runs.
+    /// Calls the hook before a function runs. `handle` is the function.
     pub(crate) fn before(&self, handle: Option<&Function>) -> Result<()> {
         self.pre_hook.zip(handle).map_or(Ok(()), |(hook, f)| hook(f))
     }
 
-    /// Called after a function has run.
+    /// Calls the hook after a function has run. `handle` is the function.
     pub(crate) fn after(&self, handle: Option<&Function>) -> Result<()> {
         self.post_hook.zip(handle).map_or(Ok(()), |(hook, f)| hook(f))
     }
 
-    /// Called after the releases of a function.
+    /// Calls the callbacks for a function whose releases have been cleared. Records the clears if requested.
     pub(crate) fn finished(&self, f: Ix, handle: Option<&Function>) -> Result<()> {
         if self.recording {
             arena::with(|a| clear_record::record(a, f));
@@ -87,7 +88,7 @@ impl<'a> RunContext<'a> {
             .try_for_each(|(callback, f)| callback.on_finish_function_backward(f))
     }
 
-    /// Called after functions that ran together.
+    /// Calls the callbacks for functions that ran together, such as a fused pass.
     pub(crate) fn finished_together(&self, functions: &[Ix]) -> Result<()> {
         if self.callbacks.is_empty() {
             return Ok(());

@@ -35,11 +35,11 @@ pub struct ForwardOptions<'a> {
     /// frees memory as with [`crate::graph::BackwardOptions::clear_buffer`]. The engine chooses which values to drop
     /// and recompute. By default [`crate::graph::settings::memory_budget`].
     pub memory_budget: Option<usize>,
-    /// Called before each function.
+    /// A hook that is called before each function.
     pub pre_hook: Option<FunctionHook<'a>>,
-    /// Called after each function.
+    /// A hook that is called after each function.
     pub post_hook: Option<FunctionHook<'a>>,
-    /// Wraps the run if releasing a lock pays.
+    /// Wraps a run with much work, to release a lock of the caller such as Python's.
     pub detach: Option<Detach<'a>>,
 }
 

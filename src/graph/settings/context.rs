@@ -87,7 +87,7 @@ impl Default for Context {
 
 /// All contexts used so far. A function stores the number of its context.
 struct Contexts {
-    /// By number.
+    /// All contexts. The position of a context is its number.
     all: Vec<Arc<Context>>,
     /// The number of each context.
     numbers: BTreeMap<Arc<Context>, u16>,

@@ -17,13 +17,15 @@ use std::sync::atomic::Ordering;
 pub struct ScopedModes {
     /// See [`grad_enabled`].
     grad: bool,
-    /// Overrides the default of the process if set, as do the next two.
+    /// Overrides the process's default of [`auto_forward`], if set.
     auto_forward: Option<bool>,
+    /// Overrides the process's default of [`recompute`], if set.
     recompute: Option<bool>,
+    /// The number of the context. Overrides the process's default, if set.
     context: Option<u16>,
     /// See [`in_recomputing`].
     recomputing: bool,
-    /// In bytes.
+    /// The memory budget in bytes, if any. See [`memory_budget`].
     memory_budget: Option<usize>,
     /// See [`detect_anomaly`].
     anomaly: bool,
@@ -146,7 +148,7 @@ pub(crate) struct Modes {
     pub(crate) anomaly: bool,
     /// The number of the context.
     pub(crate) context: u16,
-    /// In bytes.
+    /// The memory budget in bytes, if any. See [`memory_budget`].
     pub(crate) memory_budget: Option<usize>,
     /// See [`noting`].
     pub(crate) noting: bool,
@@ -190,7 +192,7 @@ pub fn set_grad_enabled(on: bool) -> bool {
 pub(crate) struct Scope(ScopedModes);
 
 impl Scope {
-    /// Functions run eagerly, with a graph if `grad` is set.
+    /// Enters a scope in which functions run eagerly, with a graph if `grad` is set.
     pub(crate) fn at_once(grad: bool) -> Self {
         let before = SCOPED.get();
         SCOPED.set(ScopedModes { grad, auto_forward: Some(true), ..before });
@@ -204,7 +206,7 @@ impl Scope {
         Self(before)
     }
 
-    /// Functions are built in this context.
+    /// Enters a scope in which functions are built in this context.
     pub(crate) fn context(number: u16) -> Self {
         let before = SCOPED.get();
         SCOPED.set(ScopedModes { context: Some(number), ..before });

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// Returns the line of the user's program that is building a function.
 type SourceLine = fn() -> Option<String>;
 
-/// Set by [`set_source_line`].
+/// The function that returns the user's source line, set by [`set_source_line`].
 static SOURCE: RwLock<Option<SourceLine>> = RwLock::new(None);
 
 /// The tag key for the source line that built a function.

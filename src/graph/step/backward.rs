@@ -103,7 +103,7 @@ pub(crate) struct BackwardStep {
     pub(crate) provenance: ProvenancePtr,
     /// The input whose gradient may reuse the memory of the output's gradient, which the plan clears after the step.
     pub(crate) over: Option<usize>,
-    /// For operations on arrays.
+    /// The inputs and outputs of an operation on arrays. None for an operation made of kernels.
     pub(crate) arrays: Option<Box<BothSides>>,
     /// A written gradient may overlap an array that is read, or another written gradient.
     pub(crate) meets: bool,

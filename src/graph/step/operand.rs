@@ -288,6 +288,7 @@ pub(crate) struct Temporary {
     buffer: Buffer,
 }
 
+/// The temporary values of one step, to be stored when the kernel has run.
 pub(crate) type Temporaries = SmallVec<[Temporary; 1]>;
 
 /// Converts temporary results into the arrays that they belong to.

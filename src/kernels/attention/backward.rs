@@ -29,13 +29,13 @@ pub struct Given<'a, T> {
 
 /// Gradients to add to, if requested.
 pub struct WantedAttention<'a, T> {
-    /// Of the queries.
+    /// The gradient of the queries.
     pub q: Option<&'a mut [T]>,
-    /// Of the keys.
+    /// The gradient of the keys.
     pub k: Option<&'a mut [T]>,
-    /// Of the values.
+    /// The gradient of the values.
     pub v: Option<&'a mut [T]>,
-    /// Of the mask, in the same layout.
+    /// The gradient of the mask, in the layout of the mask.
     pub mask: Option<&'a mut [T]>,
 }
 

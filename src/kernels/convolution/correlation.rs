@@ -30,7 +30,7 @@ pub(super) struct Correlation<'a, T: 'static> {
     pub(super) weight: *const T,
     /// True if sources are input channels: for the output.
     pub(super) forward: bool,
-    /// Applied to each sum before it is stored.
+    /// The epilogue, which is applied to each sum before it is stored.
     pub(super) epilogue: Epilogue<'a, T>,
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Pass {
 pub(super) struct Descriptor {
     /// The positions and the elements that they read.
     pub(super) window: Window,
-    /// For channels first and implicit GEMM.
+    /// The layout of packed sources, for implicit GEMM with channels first.
     pub(super) layout: Option<PlaneLayout>,
     /// For depthwise convolution, channels first, of one or two axes.
     pub(super) plane: Option<Plane>,

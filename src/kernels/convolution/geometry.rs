@@ -77,13 +77,13 @@ impl Geometry {
 pub(super) struct Images {
     /// Channels of a group.
     pub(super) channels: usize,
-    /// From an image to the next one.
+    /// The distance from an image to the next.
     pub(super) image: usize,
-    /// From a group of channels to the next one.
+    /// The distance from a group of channels to the next.
     pub(super) group: usize,
-    /// From a channel to the next one.
+    /// The distance from a channel to the next.
     pub(super) channel: usize,
-    /// From a pixel to the next one.
+    /// The distance from a pixel to the next.
     pub(super) pixel: usize,
 }
 

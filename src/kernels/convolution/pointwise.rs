@@ -23,10 +23,13 @@ const PIECE: usize = 1 << 12;
 
 /// The sizes of the products, and the window of a strided input.
 pub(super) struct Pointwise<'a> {
+    /// The sizes of the convolution.
     g: &'a Geometry,
+    /// Input channels of a group.
     channels: usize,
+    /// Output channels of a group.
     maps: usize,
-    /// None if the stride is one.
+    /// The window of a strided convolution. None if the stride is one.
     descriptors: Option<Arc<Descriptors>>,
 }
 

@@ -18,7 +18,9 @@ const RESULTS: usize = 1 << 16;
 
 /// The geometry, and the windows that results are stored to.
 pub(super) struct StrideEqualsKernel<'a> {
+    /// The sizes of the convolution.
     g: &'a Geometry,
+    /// The windows that results are stored to.
     descriptors: Arc<Descriptors>,
 }
 

@@ -124,7 +124,7 @@ fn all_geometries() -> Vec<Geometry> {
     [geometries(), depthwise_geometries()].concat()
 }
 
-/// Whether any of the sums may be taken in Winograd's way.
+/// True if Winograd's algorithm computes any of the sums, so that results are rounded.
 fn rounds<T: Float>(g: &Geometry) -> bool {
     takes_winograd::<T>(g, WINOGRAD_CHANNELS.min(WINOGRAD_WEIGHT_CHANNELS))
 }
@@ -136,8 +136,11 @@ fn values<T: Float>(n: usize, seed: usize) -> Vec<T> {
 
 /// Input, weight and output of a convolution, or gradients of them.
 pub(super) struct Arrays<T> {
+    /// The input.
     pub(super) x: Vec<T>,
+    /// The weight.
     pub(super) w: Vec<T>,
+    /// The output.
     pub(super) y: Vec<T>,
 }
 

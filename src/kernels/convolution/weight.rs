@@ -6,9 +6,9 @@ pub use crate::array::{DerivedCache, Fingerprint};
 /// Transformed weights that a function caches.
 #[derive(Default)]
 pub struct CachedWeight {
-    /// For its output.
+    /// The form that the forward run reads.
     pub forward: DerivedCache,
-    /// For the gradient of its input.
+    /// The form that the gradient of the input reads.
     pub backward: DerivedCache,
 }
 
@@ -16,9 +16,9 @@ pub struct CachedWeight {
 pub struct Weight<'a, T> {
     /// The elements of the weight.
     pub(super) values: &'a [T],
-    /// Data derived from it that the function caches.
+    /// Data derived from the weight that the function caches.
     pub(super) known: WeightCache<'a>,
-    /// Data derived from it that is cached with its array.
+    /// Data derived from the weight that is cached with its array.
     pub(super) input_cache: Option<InputCache<'a>>,
 }
 

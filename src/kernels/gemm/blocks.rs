@@ -37,8 +37,8 @@ pub(super) struct TileGrid {
 }
 
 impl TileGrid {
-    /// Divides a product of `m` x `n` sums of `k` terms into tiles of at most `tallest` x `panel`, and the tiles into
-    /// chunks for the threads. `packs_left` is true if each chunk must pack the left matrix.
+    /// Divides a product of `m` x `n` sums of `k` terms into tiles of at most `tallest` x `panel`. Divides the tiles
+    /// into chunks for the threads. `packs_left` is true if each chunk must pack the left matrix.
     pub(super) fn new(
         (m, n, k): (usize, usize, usize),
         (tallest, panel): (usize, usize),

@@ -23,7 +23,7 @@ const COLUMNS: usize = 1024;
 
 /// Some rows and columns of tiles of a product.
 pub(super) struct Chunk<'a, T: 'static> {
-    /// The product of which this is a part.
+    /// The whole product.
     pub(super) product: &'a BlockedProduct<'a, T>,
     /// The kernels of this machine.
     pub(super) kernels: &'static Kernels<T>,
@@ -43,7 +43,7 @@ pub(super) struct Chunk<'a, T: 'static> {
 
 /// Some columns of tiles and some terms of a chunk, and the addresses of its two packed matrices.
 struct PackedBlock<'a, T: 'static> {
-    /// The chunk of which this is a part.
+    /// The chunk that the block is a part of.
     chunk: &'a Chunk<'a, T>,
     /// Columns of tiles.
     columns: Range<usize>,
@@ -187,7 +187,7 @@ impl<T: Float> PackedBlock<'_, T> {
     /// As [`Chunk::run`]; the right matrix is packed unless tiles do that.
     unsafe fn tiles(&self, rows: Range<usize>) {
         let columns = self.columns.clone();
-        // SAFETY: as the caller promises; what the tiles read is packed first.
+        // SAFETY: as the caller promises. The memory that tiles read is packed first.
         unsafe {
             if self.chunk.packs_left {
                 self.pack_rows(rows.clone());

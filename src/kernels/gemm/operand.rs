@@ -14,8 +14,11 @@ pub struct Strided<T> {
 /// A matrix in memory: element (i, j) is at offset `i row + j col`.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct MatrixOperand<T> {
+    /// The first element.
     pub(in crate::kernels) p: *const T,
+    /// The distance from a row to the next.
     pub(in crate::kernels) row: isize,
+    /// The distance from a column to the next.
     pub(in crate::kernels) col: isize,
 }
 
@@ -45,15 +48,23 @@ pub(super) const TALL: usize = 10;
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row`
 /// apart.
 pub(super) struct BlockedProduct<'a, T> {
+    /// Rows of the result.
     pub(super) m: usize,
+    /// Columns of the result.
     pub(super) n: usize,
+    /// Terms of each sum.
     pub(super) k: usize,
+    /// The left matrix.
     pub(super) a: MatrixOperand<T>,
+    /// The right matrix.
     pub(super) b: MatrixOperand<T>,
     /// The packed form of the right matrix (see [`super::packed_cache`]), if available.
     pub(super) packed: Option<*const T>,
+    /// The first element of the result.
     pub(super) c: *mut T,
+    /// The distance from a row of the result to the next.
     pub(super) c_row: isize,
+    /// The epilogue, which is applied to each sum.
     pub(super) epilogue: Epilogue<'a, T>,
 }
 

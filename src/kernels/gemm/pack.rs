@@ -11,11 +11,17 @@ use crate::kernels::simd::Vector;
 /// Columns beyond `n` become zeros. If columns are adjacent in memory, there may be more: every two registers of them
 /// follow the ones before.
 pub(in crate::kernels) struct ColumnsToPack<T> {
+    /// The first element of the first column.
     pub(in crate::kernels) from: *const T,
+    /// The distance from a row of the matrix to the next.
     pub(in crate::kernels) row: isize,
+    /// The distance from a column of the matrix to the next.
     pub(in crate::kernels) col: isize,
+    /// The number of rows.
     pub(in crate::kernels) k: usize,
+    /// The number of columns.
     pub(in crate::kernels) n: usize,
+    /// The destination.
     pub(in crate::kernels) to: *mut T,
 }
 
@@ -104,13 +110,17 @@ unsafe fn transpose<V: Vector>(from: *const V::T, step: isize, n: usize, to: *mu
 pub(super) struct RowsToPack<T> {
     /// The first row.
     pub(super) from: *const T,
+    /// The distance from a row of the matrix to the next.
     pub(super) row: isize,
     /// The distance of adjacent columns.
     pub(super) col: isize,
+    /// The length of the rows.
     pub(super) k: usize,
-    /// Rows of the matrix in each row of tiles, and the range of tiles to pack.
+    /// Rows of the matrix in each row of tiles.
     pub(super) heights: EvenSplit,
+    /// The rows of tiles to pack.
     pub(super) tiles: Range<usize>,
+    /// The destination of the first tile.
     pub(super) to: *mut T,
 }
 
@@ -131,7 +141,7 @@ pub(super) unsafe fn rows<V: Vector>(r: &RowsToPack<V::T>) {
     let &RowsToPack { from, row, col, k, heights, ref tiles, to } = r;
     let first = heights.part(tiles.start).start;
     // SAFETY: guaranteed by the caller. A register that is wider than a tile also writes to the place of element p +
-    // 1, which is written next, and masks keep the last one within its tile.
+    // 1, which is written next. Masks keep the last register within its tile.
     unsafe {
         if !RowsToPack::<V::T>::one_by_one(row) {
             // For one p, rows of all tiles are adjacent: each cache line is read once, by the one or two tiles that

@@ -14,11 +14,10 @@ const TOGETHER: usize = 4;
 const MANY: usize = 256;
 /// The largest size, in bytes, of a matrix that is packed as a whole.
 const LARGEST: usize = 16 << 20;
-/// The number of elements from which few rows read a matrix faster in packed form than row-major. For a single row
-/// only if the distance between matrix rows is a multiple of `MEETING` bytes, so that they map to the same sets of
-/// the L1 cache.
+/// The number of elements from which few rows read a matrix faster in packed form than row-major. For a single row,
+/// the distance between matrix rows must also be a multiple of [`MEETING`].
 const SPARED: usize = 1 << 14;
-/// Rows this many bytes apart, or a multiple of it, share sets of the L1 cache.
+/// Distance in bytes of rows that map to the same sets of the L1 cache. So do rows a multiple of it apart.
 const MEETING: usize = 2048;
 
 /// True if caching the packed right matrix of a product of `m` x `n` with sums of `k` terms pays. `is_packed` is true

@@ -19,8 +19,11 @@ const LARGE: usize = 1 << 17;
 /// A right matrix in panels of [`Kernels::panel`] columns: row `p` of panel `j` starts at `j next + p row`.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct Panels<T> {
+    /// The first element.
     pub(in crate::kernels) p: *const T,
+    /// The distance from a row of a panel to the next.
     pub(in crate::kernels) row: usize,
+    /// The distance from a panel to the next.
     pub(in crate::kernels) next: usize,
 }
 
@@ -40,17 +43,25 @@ pub(in crate::kernels) enum Table<'a> {
 pub(in crate::kernels) struct PanelProduct<'a, T: 'static> {
     /// [`super::tile::kernels`], or [`super::tile::kernels_of_pairs`] if both matrices are of words of pairs.
     pub(in crate::kernels) kernels: &'static Kernels<T>,
+    /// Rows of the result.
     pub(in crate::kernels) m: usize,
+    /// Columns of the result.
     pub(in crate::kernels) n: usize,
     /// Terms of each sum.
     pub(in crate::kernels) k: usize,
+    /// The left matrix.
     pub(in crate::kernels) a: MatrixOperand<T>,
+    /// The right matrix.
     pub(in crate::kernels) b: Panels<T>,
+    /// The offsets of scattered rows, if any.
     pub(in crate::kernels) table: Table<'a>,
     /// The sum continues over these offsets of the two matrices.
     pub(in crate::kernels) batch: &'a [(isize, isize)],
+    /// The first element of the result.
     pub(in crate::kernels) c: *mut T,
+    /// The distance from a row of the result to the next.
     pub(in crate::kernels) c_row: usize,
+    /// The epilogue, which is applied to each sum.
     pub(in crate::kernels) epilogue: Epilogue<'a, T>,
 }
 
@@ -107,8 +118,8 @@ impl<T: Float> PanelProduct<'_, T> {
                     );
                 };
             };
-            // A left matrix that is too large for the L2 cache is read once, and if sums are short, the result is
-            // visited row by row.
+            // A left matrix that is too large for the L2 cache is read once. The result is visited row by row if
+            // sums are short.
             if self.m * k > LARGE || k <= SHALLOW {
                 (0..heights.parts()).for_each(|row| (0..panels).for_each(|panel| tile(panel, row)));
             } else {

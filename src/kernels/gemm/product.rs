@@ -14,8 +14,8 @@ use crate::kernels::threads::Shared;
 /// `b`, see `kept`.
 ///
 /// # Safety
-/// Every element of the matrices must be readable. Those of `c` must be writable, have distinct addresses, and not be
-/// accessed concurrently. `packed` must be made from `b`.
+/// Every element of the matrices must be readable. Elements of `c` must be writable, have distinct addresses, and
+/// not be accessed concurrently. `packed` must be made from `b`.
 pub unsafe fn multiply<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: Strided<T>,

@@ -11,25 +11,37 @@ use crate::kernels::simd::{Vector, tables};
 /// Element (i, p) of `a` is at `i a_row + p a_col`, row p of `b` at `p b_row`, row i of `c` at `i c_row`. Each item
 /// of the batch moves `a` and `b` by its offsets, so a convolution is one batch over the taps of its kernel.
 pub(super) struct ProductTile<'a, T> {
+    /// The number of terms of each item of the batch.
     pub(super) k: usize,
     /// For [`CHAINED`], the number of terms that are added up before they are added to the previous sum.
     pub(super) chain: usize,
+    /// The number of columns.
     pub(super) n: usize,
+    /// The offsets of each item of the batch in `a` and in `b`.
     pub(super) batch: &'a [(isize, isize)],
+    /// The first element of the left matrix.
     pub(super) a: *const T,
+    /// The distance from a row of the left matrix to the next.
     pub(super) a_row: isize,
+    /// The distance from a column of the left matrix to the next.
     pub(super) a_col: isize,
+    /// The first element of the right matrix.
     pub(super) b: *const T,
+    /// The distance from a row of the right matrix to the next.
     pub(super) b_row: isize,
     /// For [`SCATTERED_B`], the offset of each row of `b`. For [`SCATTERED_A`], of each row of `a`.
     pub(super) table: *const isize,
     /// For [`PACKING`], the destination of the packed rows of `b`.
     pub(super) packed: *mut T,
+    /// The first element of the result.
     pub(super) c: *mut T,
+    /// The distance from a row of the result to the next.
     pub(super) c_row: isize,
+    /// The epilogue, which is applied to each sum.
     pub(super) epilogue: Epilogue<'a, T>,
-    /// The address to prefetch: two registers with each step of `k`, `ahead_step` apart.
+    /// The address to prefetch: two registers with each step of `k`.
     pub(super) ahead: *const T,
+    /// The distance from a prefetched address to the next.
     pub(super) ahead_step: isize,
 }
 

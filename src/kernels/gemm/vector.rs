@@ -47,9 +47,13 @@ pub(super) unsafe fn by_rows<T: Float>(
 /// Rows of at most [`FEW`] elements, processed in groups of as many rows as a register has lanes. `put` receives
 /// their sums.
 struct ShortRows<'a, T, F> {
+    /// The matrix.
     a: MatrixOperand<T>,
+    /// The rows to process.
     rows: Range<usize>,
+    /// The vector.
     b: &'a [T],
+    /// Receives the number of each row and its sum.
     put: &'a F,
 }
 

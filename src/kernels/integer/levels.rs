@@ -187,6 +187,7 @@ pub fn bounds<T: Float>(x: &[T]) -> (T, T) {
 
 /// Computes the [`bounds`] of a chunk.
 struct Bounds<'a, T> {
+    /// The numbers.
     x: &'a [T],
 }
 

@@ -45,13 +45,15 @@ pub(in crate::kernels) struct LevelMatrix<'a, T> {
     size: MatrixSize,
     /// The packed weights.
     panels: WeightPanels,
-    /// The zero points of the columns, and their scales, padded to whole registers.
+    /// The zero points of the columns, padded to whole registers.
     zeros: List<i32>,
+    /// The scales of the columns, padded to whole registers.
     scales: List<T>,
     /// The sum of each column without its zero point, padded likewise.
     sums: List<i32>,
     /// True if any column has a zero point other than 0.
     has_zeros: bool,
+    /// Borrows the packed weights.
     _memory: PhantomData<&'a [u8]>,
 }
 

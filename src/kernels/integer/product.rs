@@ -30,8 +30,9 @@ pub struct Levels<'a> {
 pub(super) struct Blocks<'a> {
     /// The windows over the levels.
     window: &'a ImageWindow,
-    /// The number of images, or of lines of one image, in a block.
+    /// The number of images in a block.
     images: usize,
+    /// The number of lines of each image in a block.
     lines: usize,
 }
 

@@ -7,17 +7,20 @@ use crate::kernels::scratch::SavedMemory;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};
 
-/// Statistics of channels, over which the array is cyclic.
+/// Statistics and parameters of channels, for an array in which the channels repeat with a period.
 #[derive(Default)]
 pub struct InPlace<T> {
     /// The number of adjacent elements of a channel.
     together: usize,
-    /// The mean in two parts, and the factor of the difference. If adjacent elements have one channel, the factor
-    /// includes gamma. Otherwise gamma is multiplied after it. Both are as in the loops over whole arrays.
+    /// The mean of each channel, rounded.
     mean: SavedMemory<T>,
+    /// The rounding error of the mean of each channel.
     rest: SavedMemory<T>,
+    /// The factor of the difference from the mean. Includes gamma if adjacent elements belong to one channel.
     scale: SavedMemory<T>,
+    /// The factor of the normalized elements of a channel, if `scale` does not include it.
     gamma: SavedMemory<T>,
+    /// The number added to each element of a channel.
     beta: SavedMemory<T>,
 }
 
@@ -66,6 +69,7 @@ impl<T: Float> InPlace<T> {
 
 /// Elements of one channel, or of several with one element each.
 struct InPlacePiece<'a, T> {
+    /// The statistics and parameters.
     by: &'a InPlace<T>,
     /// The first element.
     at: *mut T,

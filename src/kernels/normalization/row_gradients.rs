@@ -292,6 +292,7 @@ impl<T: Float> RowPart<'_, T> {
 
 /// Rows with the same parameters, which begin with number `p`.
 struct Together<T> {
+    /// The rows.
     rows: [GradientRow<T>; TOGETHER],
     /// Elements of a row.
     n: usize,
@@ -304,8 +305,9 @@ struct Together<T> {
 struct GradientRow<T> {
     /// The index of the first element.
     i: usize,
-    /// The mean, rounded. `rest` is its rounding error.
+    /// The mean, rounded.
     mean: T,
+    /// The rounding error of the mean.
     rest: T,
     /// The factor of the differences from the mean.
     scale: T,

@@ -15,7 +15,7 @@ pub struct NormalizeAdd<'a, T> {
     normalize: Option<&'a InPlace<T>>,
     /// The array that is added, if any.
     other: Option<&'a [T]>,
-    /// Applied last.
+    /// The activation, which is applied last.
     activation: Activation,
 }
 
@@ -65,7 +65,7 @@ struct AddRow<T> {
     at: *mut T,
     /// The first element that is added, if any.
     other: Option<*const T>,
-    /// Applied last.
+    /// The activation, which is applied last.
     activation: Activation,
     /// The number of elements.
     n: usize,

@@ -104,7 +104,7 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
         if IS_PADDED { self.padded } else { LineLayout { len: self.w.axes[2].input, before: 0 } }
     }
 
-    /// For adjacent channels.
+    /// Finds the maxima for windows whose outputs are adjacent channels.
     #[inline(always)]
     fn of_channels(&self) {
         let n = self.w.inner;

@@ -117,8 +117,8 @@ pub(super) fn lstm<T: Float>([i, f, g, o, c]: [&mut [T]; 5], before: &[T], h: &m
     each(h, [o, c], |_, [o, c]| o * c.tanh());
 }
 
-/// As [`lstm`], where three gates read cells: those of input and forgetting the previous ones, that of the output the
-/// new ones. `peepholes` are the weights of gates i, o, f.
+/// As [`lstm`], where three gates also read cells. The input and forget gates read the previous cells, and the output
+/// gate reads the new cells. `peepholes` are the weights of gates i, o, f.
 pub(super) fn lstm_with_peepholes<T: Float>(
     [i, f, g, o, c]: [&mut [T]; 5],
     before: &[T],

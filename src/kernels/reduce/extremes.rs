@@ -68,7 +68,7 @@ impl<T: Float> ReducedRows<'_, T> {
     }
 }
 
-/// Whether `v` wins over the best one before it.
+/// True if `v` replaces `best`, the extreme of the elements before it. The first NaN is never replaced.
 fn ahead<T: Float>(v: T, best: T, smallest: bool) -> bool {
     if v.is_nan() || best.is_nan() {
         return !best.is_nan();
@@ -82,7 +82,7 @@ fn one_by_one<T: Float>(x: impl Iterator<Item = T>, smallest: bool) -> (T, usize
     x.enumerate().map(|(i, v)| (v, i)).reduce(best).unwrap_or((T::ZERO, 0))
 }
 
-/// The elements from `p` on, or with their signs changed.
+/// A register of the elements from `p` on, negated if `smallest` is set.
 ///
 /// # Safety
 /// They must be there, and the instructions too.

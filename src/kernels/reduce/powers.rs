@@ -152,7 +152,7 @@ impl PowerSums {
         &self.sums[some]
     }
 
-    /// Whether all sums are within the range of the elements.
+    /// True if all sums are within the range of the elements.
     pub fn all_plain(&self) -> bool {
         self.units.is_none()
     }

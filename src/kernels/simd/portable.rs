@@ -18,7 +18,7 @@ impl<T: Float> Four<T> {
 // SAFETY: plain Rust, and the caller guarantees the pointers.
 unsafe impl<T: Float> Vector for Four<T> {
     type T = T;
-    /// From one lane to another, excluding the latter.
+    /// A range of lanes: the first one, and the end, which is excluded.
     type Mask = (usize, usize);
     const WIDTH: usize = 4;
     const IS_PORTABLE: bool = true;

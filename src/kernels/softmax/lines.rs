@@ -34,7 +34,7 @@ pub struct LineBlock {
     pub(super) first: usize,
     /// Elements of a line.
     pub(super) n: usize,
-    /// From one element of a line to the next.
+    /// The distance from an element of a line to the next.
     pub(super) step: usize,
 }
 
@@ -47,7 +47,7 @@ impl SoftmaxLines {
         self.outer * self.inner
     }
 
-    /// Where element `k` of line `line` is.
+    /// The index of element `k` of line `line`.
     #[inline(always)]
     pub fn at(self, line: usize, k: usize) -> usize {
         (line / self.inner * self.n + k) * self.inner + line % self.inner

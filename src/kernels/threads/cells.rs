@@ -13,6 +13,7 @@ pub struct SharedCells<'a, T> {
     first: Shared<T>,
     /// The number of elements.
     n: usize,
+    /// Borrows the elements.
     of: PhantomData<&'a mut [T]>,
 }
 

@@ -15,6 +15,7 @@ pub struct Columns<'a, T> {
     step: usize,
     /// The number of columns.
     n: usize,
+    /// Borrows the elements.
     of: PhantomData<&'a mut [T]>,
 }
 

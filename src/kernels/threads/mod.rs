@@ -22,7 +22,7 @@ use crate::environment::{self, WrongSetting};
 /// The largest number of threads that may be requested.
 pub const MOST_THREADS: usize = 1024;
 
-/// Zero until it is set or first read.
+/// The number of threads that share a loop. Zero until it is set or first read.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of threads that share a loop, including the caller.

@@ -79,6 +79,7 @@ pub struct Backward<'a, T> {
     pub(super) rounds: Option<DType>,
     /// The arrays that are in bfloat16.
     pub(super) in_bfloat16: InBFloat16,
+    /// The type in which the kernel computes.
     pub(super) of: PhantomData<T>,
 }
 

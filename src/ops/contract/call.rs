@@ -52,11 +52,11 @@ pub struct State(Option<Box<SavedState>>);
 /// The saved values and the random numbers of a function.
 #[derive(Default)]
 struct SavedState {
-    /// Of the type that the operation saves.
+    /// The saved values, of the type that the operation chooses.
     value: Option<Box<dyn Any + Send>>,
     /// The key of the random numbers of the last run.
     key: Option<random::PhiloxKey>,
-    /// See [`State::drawn`].
+    /// A number that identifies the random numbers of the last run, see [`State::drawn`].
     drawn: u64,
 }
 
@@ -121,13 +121,13 @@ impl State {
 pub struct InBFloat16 {
     /// True if products round their operands to bfloat16.
     pub products: bool,
-    /// Given inputs.
+    /// The given inputs in bfloat16, one bit each.
     pub x: u64,
-    /// The first output.
+    /// True if the first output is in bfloat16.
     pub y: bool,
-    /// The gradient of the first output.
+    /// True if the gradient of the first output is in bfloat16.
     pub gy: bool,
-    /// Gradients of the inputs.
+    /// The gradients of inputs that are in bfloat16, one bit each.
     pub gx: u64,
 }
 

@@ -18,7 +18,7 @@ pub struct Loops {
     formula: *const (),
     /// Computes the output.
     forward: Loop,
-    /// By input.
+    /// Compute the gradient of each input.
     backward: [Loop; 2],
     /// For each input, true if its gradient equals the gradient of the output.
     pub passes: [bool; 2],

@@ -46,9 +46,9 @@ pub trait OnArrays: Send + Sync {
 /// memory of an input have its size.
 #[allow(missing_docs, clippy::missing_errors_doc)] // see `Compute`, with inputs numbered as given
 pub unsafe trait Operation: Send + Sync + 'static {
-    /// `LeakyReLU`
+    /// The name of the operation's type, such as `LeakyReLU`.
     fn type_name(&self) -> &str;
-    /// `leaky_relu`
+    /// The name of the function in Python, such as `leaky_relu`.
     fn name(&self) -> &str;
     /// The facts: inputs and outputs that it reads, aliases and overwrites, random numbers, epilogues.
     fn facts(&self) -> &Facts;

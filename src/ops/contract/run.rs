@@ -21,7 +21,7 @@ pub struct Run<'a, T> {
     taken: u64,
     /// The state that the function saves.
     state: &'a mut State,
-    /// See [`Run::narrow`].
+    /// The type in which outputs are stored, if that is narrower than `T`.
     narrow: Option<DType>,
     /// True if the run restores dropped values.
     recompute: bool,
@@ -35,6 +35,7 @@ pub struct Run<'a, T> {
     rounds: Option<DType>,
     /// The arrays that are in bfloat16.
     in_bfloat16: InBFloat16,
+    /// The type in which the kernel computes.
     of: PhantomData<T>,
 }
 

@@ -16,7 +16,7 @@ use crate::{Error, Result};
 struct BackwardArrays<'a> {
     /// The layers.
     steps: &'a FusedSteps,
-    /// The inputs. None for those that were not given.
+    /// The inputs. None for an input that was not given.
     x: SmallVec<[Option<Memory<'a>>; 8]>,
     /// The requested gradients of the inputs.
     gx: SmallVec<[WantedGradient<'a>; 8]>,

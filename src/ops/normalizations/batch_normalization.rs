@@ -174,6 +174,7 @@ impl Compute for BatchNormalization {
     }
 
     // The running mean and variance.
+    /// True for the running mean and variance, which `forward` updates.
     fn overwrites(&self, i: usize) -> bool {
         self.batch_stat && matches!(i, 3 | 4)
     }

@@ -187,6 +187,7 @@ impl Compute for Subtracting {
     }
 
     // The running mean, and the number of runs in it.
+    /// True for the running mean and the number of runs in it, which `forward` updates.
     fn overwrites(&self, i: usize) -> bool {
         i > 0 && self.of.update_running_mean
     }

@@ -233,6 +233,7 @@ impl Compute for Normalizing {
     }
 
     // `u`, the estimate of the left singular vector.
+    /// True for `u`, the estimate of the left singular vector, which `forward` updates.
     fn overwrites(&self, i: usize) -> bool {
         i == 1 && !self.of.test
     }

@@ -184,6 +184,7 @@ impl Compute for Assign {
     }
 
     // `dst`.
+    /// True for `dst`, which `forward` writes.
     fn overwrites(&self, i: usize) -> bool {
         i == 0
     }

@@ -373,6 +373,7 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
     }
 
     // The weight, and the indicators of its fixed elements.
+    /// True for the weight and for the indicators of its fixed elements, which `forward` updates.
     fn overwrites(&self, i: usize) -> bool {
         matches!(i, 1 | 2)
     }

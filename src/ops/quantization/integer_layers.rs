@@ -213,7 +213,7 @@ macro_rules! without_gradient {
             Vec::new()
         }
 
-        /// Nothing, since there is no gradient.
+        /// No array, since there is no gradient.
         fn reads(&self, _: usize) -> Reads {
             Reads::NOTHING
         }

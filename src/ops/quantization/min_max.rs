@@ -330,6 +330,7 @@ impl Compute for MinMaxQuantize {
     }
 
     // `qr_min` and `qr_max`.
+    /// True for `qr_min` and `qr_max`, which `forward` moves.
     fn overwrites(&self, i: usize) -> bool {
         self.x_min_max && matches!(i, 1 | 2)
     }

@@ -60,7 +60,7 @@ op! {
         contrast: f64 = 1.0, contrast_center: f64 = 0.0, contrast_each: bool = false, noise: f64 = 0.0, seed: i64 = -1)
 }
 
-/// Random numbers for an image, apart from those for channels and noise.
+/// Random numbers that are drawn for an image, without the numbers for its channels and its noise.
 const DRAWS: usize = 11;
 
 /// Sizes of images before and after.
@@ -78,12 +78,15 @@ struct ImageSizes {
 /// The affine map and the tones for one image.
 #[derive(Clone, Copy)]
 struct Change {
+    /// The position in the input of the first element of the output.
     start: [f64; 2],
     /// Step in the input, along width and height, for one column of the output.
     right: [f64; 2],
-    /// Step in the input for one row of the output.
+    /// Step in the input, along width and height, for one row of the output.
     down: [f64; 2],
+    /// The strength of the lens distortion.
     distortion: f64,
+    /// The deviation of the noise.
     noise: f64,
 }
 

@@ -148,8 +148,9 @@ struct Moved {
     from: List<usize>,
     /// For each output sample, its input sample.
     sources: List<usize>,
-    /// Lengths of a sample's axes in input and output.
+    /// Lengths of a sample's axes in the input.
     x: Shape,
+    /// Lengths of a sample's axes in the output.
     y: Shape,
     /// True if several output samples may have the same input sample.
     across: bool,

@@ -261,7 +261,7 @@ impl ISTFT {
 }
 
 impl StftBack {
-    /// Window size, stride and size of the transform. 0 for those that are missing.
+    /// Window size, stride and size of the transform. 0 for a missing argument.
     fn sizes(&self) -> [i64; 3] {
         std::array::from_fn(|i| self.back.get(i).copied().unwrap_or(0))
     }

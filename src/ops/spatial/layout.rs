@@ -266,7 +266,7 @@ pub(crate) struct PoolingArguments<'a> {
     pub(crate) op: &'static str,
     /// The shape of the window.
     pub(crate) kernel: &'a [i64],
-    /// The distance of adjacent windows, that of the kernel by default.
+    /// The distance of adjacent windows, by default the size of the kernel.
     pub(crate) stride: Option<&'a [i64]>,
     /// False if windows may begin inside and end outside of the padded input.
     pub(crate) ignore_border: bool,

@@ -51,7 +51,7 @@ class _Prepared:
         attributes: Its attributes by name, as Python values.
 
     Attributes:
-        made: What graphs have made of its constants, by name.
+        made: Objects that graphs have derived from its constants, by name.
         inputs: The names of its inputs.
         outputs: The names of its outputs.
         domain: The domain of its operator.

@@ -35,7 +35,7 @@ class _Step:
     Args:
         at: Its index.
         read: The names that it reads and that depend on inputs.
-        computed: Those of them that a run computes.
+        computed: The names in `read` that a run computes.
         others: The other names that it reads.
         outputs: The names of its outputs, with their places.
         is_computed: True if a run computes an output.

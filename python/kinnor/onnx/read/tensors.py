@@ -28,7 +28,7 @@ def onnx_package(op: str) -> Any:
     """The package `onnx`.
 
     Args:
-        op: What needs it.
+        op: The name of the caller, for the error if the package is missing.
     """
     needed(op, "onnx.numpy_helper", "ONNX files", "onnx")
     return needed(op, "onnx", "ONNX files", "onnx")

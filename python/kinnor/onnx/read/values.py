@@ -154,7 +154,7 @@ COMPUTES: ContextVar[Callable[[list[Value]], bool]] = ContextVar("computes", def
 
 
 class Trace:
-    """What the functions of one node depend on, noted while they are built.
+    """A record of the dependencies of a node's functions, made while they are built.
 
     Attributes:
         has_lengths: True if an argument of a function may follow from lengths of the inputs of the model.
@@ -344,11 +344,11 @@ class Node:
         attributes: Its attributes by name, as Python values.
         inputs: Its inputs; None for an omitted input.
         version: The version of the operators of its domain.
-        run: What builds a graph inside of it, of a `GraphProto` and the values of its inputs.
+        run: Builds a graph inside of the node from a `GraphProto` and the values of its inputs.
         captured: The values outside of the node that graphs inside of it read.
-        scope: What graphs inside of it may take, by name.
-        made: What earlier graphs have made of its constants, by name.
-        apart: What builds a graph inside of it as a graph of its own.
+        scope: Values that graphs inside of it may read, by name.
+        made: Objects that earlier graphs have derived from its constants, by name.
+        apart: Builds a graph inside of it as a graph of its own.
     """
 
     def __init__(

@@ -518,8 +518,8 @@ def load(path: str | os.PathLike[str] | bytes | Any, folder: str | os.PathLike[s
 
     Args:
         path: Path, the bytes of a file, or a `ModelProto`, which is not changed.
-        folder: The folder that files of tensors must be in or below. By default that of the file; bytes and messages
-            have none.
+        folder: The folder that files of tensors must be in or below. By default the folder of the file.
+            Bytes and messages have none.
 
     Returns:
         The model. It builds graphs when it is called.

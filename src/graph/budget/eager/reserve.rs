@@ -152,7 +152,7 @@ fn is_evicted(a: &Arena, v: Ix) -> bool {
 
 /// Functions that run again, locked for that.
 struct Rerun {
-    /// In execution order.
+    /// The functions, in execution order.
     functions: Vec<Ix>,
     /// The functions that no other run holds.
     taken: Vec<Ix>,

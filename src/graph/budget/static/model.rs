@@ -54,8 +54,9 @@ pub(crate) struct ModelValue {
     pub(crate) producer: Option<u32>,
     /// Its last reader in the forward run.
     pub(crate) last: Option<u32>,
-    /// The number of uses by functions in this run, and of all uses.
+    /// The number of uses of the value by functions in this run.
     reads: u32,
+    /// The number of uses of the value by all functions.
     pub(crate) uses: u32,
     /// Bytes of memory that it takes.
     pub(crate) bytes: usize,
@@ -156,7 +157,7 @@ pub(crate) struct StepModel {
 struct Numbers {
     /// The number of each storage.
     blocks: HashMap<*const Storage, u32>,
-    /// By variable.
+    /// The number of each value, by variable.
     values: HashMap<Ix, u32>,
 }
 

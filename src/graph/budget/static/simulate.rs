@@ -65,7 +65,7 @@ struct SimulatedValue {
 struct Simulation<'a> {
     /// The step that is simulated.
     all: &'a StepModel,
-    /// By block.
+    /// The state of each block, by number.
     held: Vec<SimulatedValue>,
     /// Bytes in use.
     live: usize,

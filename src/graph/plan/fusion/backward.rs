@@ -51,8 +51,9 @@ pub(crate) struct FusedBackward {
     pub(crate) readers: Vec<usize>,
     /// The entries in the plan's list of releases that belong to these steps and have memory.
     cleared: Vec<usize>,
-    /// Those entries that had memory to clear in the last run, and the time since when the others have none.
+    /// The entries of `cleared` that had memory to clear in the last run.
     there: Vec<usize>,
+    /// The moment since which the other entries of `cleared` have had no memory.
     gone: Calm,
     /// The arrays of all functions.
     arrays: Arrays,

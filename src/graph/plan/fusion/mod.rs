@@ -49,8 +49,9 @@ pub(crate) enum Location {
 
 /// An array that is broadcast over the others. Tiles of the broadcast values are gathered in a tile buffer.
 struct Repeated {
-    /// The number of the array, which has its own memory, and of the tile buffer.
+    /// The number of the array, which has its own memory.
     own: u32,
+    /// The number of the tile buffer in which its values are gathered.
     room: u32,
     /// How its elements are repeated.
     spread: BroadcastCycle,
@@ -174,8 +175,9 @@ pub(crate) struct Arrays {
     rooms: usize,
     /// Arrays that are broadcast.
     repeated: Vec<Repeated>,
-    /// Addresses of the arrays with their own memory, and for each whether this run adds to it.
+    /// Addresses of the arrays with their own memory.
     at: Vec<Shared<u8>>,
+    /// For each array with its own memory, true if this run adds to it.
     adds: Vec<bool>,
     /// For each array with its own memory, the type of its elements if loops get them converted in a tile buffer.
     converted: Vec<Option<DType>>,
@@ -193,7 +195,15 @@ pub(crate) struct TileRange<'a> {
     rooms: *mut u8,
     /// Bytes of a tile buffer.
     room: usize,
+<<<<<<< HEAD
     /// As [`Arrays::rounds`].
+=======
+    /// For each array with its own memory, the type of its elements if loops get them converted in a tile buffer.
+    converted: &'a [Option<DType>],
+    /// The first tile buffer of converted arrays.
+    converts: *mut u8,
+    /// The type of 16 bits to which each result is rounded, if functions store their results in it.
+>>>>>>> f5e05d4e79799d823fa4b537aef0134bf248c7c2
     rounds: Option<DType>,
 }
 

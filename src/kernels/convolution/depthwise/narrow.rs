@@ -89,7 +89,7 @@ pub(in crate::kernels) struct NarrowSum<'a, T> {
     pub(super) to: *mut T,
     /// Scratch memory for the pixels, whose padding must be zero, the sums and the weights.
     pub(super) memory: *mut T,
-    /// Applied to the complete sums.
+    /// The epilogue, which is applied to complete sums.
     pub(super) end: Epilogue<'a, T>,
 }
 

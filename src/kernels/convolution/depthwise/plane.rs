@@ -31,8 +31,9 @@ pub(in super::super) struct TapBlock {
     pub(in super::super) offset: isize,
     /// The number of rows.
     pub(in super::super) rows: usize,
-    /// The first column of the window, and the number of columns.
+    /// The first column of the window that the block covers.
     pub(in super::super) column: usize,
+    /// The number of columns of taps.
     pub(in super::super) columns: usize,
     /// The kernel element of the first tap.
     pub(in super::super) element: isize,
@@ -49,12 +50,15 @@ impl TapBlock {
 
 /// The rows of the source that rows of positions read.
 pub(in super::super) struct Plane {
-    /// The number of source rows, and the step between rows of positions.
+    /// The number of source rows.
     pub(in super::super) rows: usize,
+    /// The step between rows of positions, in source rows.
     pub(in super::super) step: usize,
+    /// The blocks of taps.
     pub(in super::super) blocks: SmallVec<[TapBlock; 4]>,
-    /// The distances of kernel elements for the next row and the next column.
+    /// The distance of kernel elements from one row of taps to the next.
     pub(super) next_row: isize,
+    /// The distance of kernel elements from one column of taps to the next.
     pub(super) next_column: isize,
 }
 
@@ -112,10 +116,13 @@ impl Plane {
 /// The elements that a register of positions reads through a tap, `STEP` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Lanes<V: Vector, const STEP: usize> {
-    /// The index of the element for the first lane, and the range of lanes within the row.
+    /// The index of the element for the first lane.
     at: isize,
+    /// The first lane within the row.
     start: usize,
+    /// The end of the lanes within the row.
     end: usize,
+    /// The distance of the elements of adjacent lanes.
     step: usize,
     /// The masks of the one or two registers that are loaded.
     masks: [V::Mask; 2],

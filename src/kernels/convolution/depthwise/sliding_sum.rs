@@ -15,11 +15,11 @@ use crate::kernels::simd::Vector;
 pub(in super::super) struct PlaneSteps {
     /// The number of planes.
     pub(in super::super) n: usize,
-    /// From a source to the next one.
+    /// The distance from the source of a plane to the source of the next plane.
     pub(in super::super) from: usize,
-    /// From a target to the next one.
+    /// The distance from the target of a plane to the target of the next plane.
     pub(in super::super) to: usize,
-    /// From a kernel to the next one.
+    /// The distance from the kernel of a plane to the kernel of the next plane.
     pub(in super::super) taps: usize,
 }
 
@@ -27,16 +27,21 @@ pub(in super::super) struct PlaneSteps {
 pub(in crate::kernels) struct SlidingSum<'a, T> {
     /// The source rows and the window.
     pub(super) sees: (&'a Plane, &'a Window),
+    /// The block of taps.
     pub(in super::super) block: &'a TapBlock,
+    /// The rows of positions.
     pub(in super::super) rows: Range<usize>,
+    /// The planes.
     pub(in super::super) planes: PlaneSteps,
-    /// The first kernel and the first source.
+    /// The kernel of the first plane.
     pub(in super::super) weights: *const T,
+    /// The source of the first plane.
     pub(in super::super) from: *const T,
-    /// The destination of the first row, and the distance of the next.
+    /// The destination of the first row.
     pub(in super::super) to: *mut T,
+    /// The distance from the destination of a row to the next.
     pub(super) to_row: usize,
-    /// Applied to complete sums.
+    /// The epilogue, which is applied to complete sums.
     pub(in super::super) end: Epilogue<'a, T>,
 }
 
@@ -161,14 +166,19 @@ impl<T: Float> SlidingSum<'_, T> {
 
 /// Stores the sums of several windows, whose targets are interleaved along rows.
 pub(in crate::kernels) struct InterleaveWindows<'a, T> {
+    /// The descriptors of the windows.
     pub(in super::super) descriptors: &'a [Descriptor],
+    /// The rows of positions.
     pub(in super::super) rows: Range<usize>,
     /// The planes. The sums of different planes are contiguous.
     pub(in super::super) planes: PlaneSteps,
-    /// The sums of the first window, and the distance to the sums of the next.
+    /// The sums of the first window.
     pub(in super::super) from: *const T,
+    /// The distance from the sums of a window to the sums of the next.
     pub(in super::super) apart: usize,
+    /// The target of the first plane.
     pub(in super::super) to: *mut T,
+    /// The epilogue, which is applied to complete sums.
     pub(in super::super) end: Epilogue<'a, T>,
 }
 

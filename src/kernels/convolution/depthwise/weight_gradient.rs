@@ -13,13 +13,19 @@ const TOGETHER: usize = 32;
 
 /// Adds to register `t` of `sums` the products of rows of `gy` and the elements of `x` at tap `t`, over some images.
 pub(in crate::kernels) struct PlaneDots<'a, T> {
+    /// The source rows and the window.
     pub(super) sees: (&'a Plane, &'a Window),
+    /// The number of images.
     pub(in super::super) images: usize,
-    /// The distances of the planes of two images.
+    /// The distance of the planes of two images in `x`.
     pub(super) x_image: usize,
+    /// The distance of the planes of two images in `gy`.
     pub(super) gy_image: usize,
+    /// The plane of the first image in the input.
     pub(in super::super) x: *const T,
+    /// The plane of the first image in the gradient of the output.
     pub(in super::super) gy: *const T,
+    /// The sums that are added to, a register for each tap.
     pub(in super::super) sums: *mut T,
 }
 

@@ -26,6 +26,7 @@ pub(super) enum ColumnOrder {
 
 /// The columns of the products of a block.
 pub(super) struct ColumnPlan {
+    /// The order of the columns.
     pub(in super::super) columns: ColumnOrder,
     /// True if the products write to the target directly.
     pub(in super::super) direct: bool,

@@ -11,14 +11,19 @@ use crate::kernels::simd::Vector;
 /// becomes zeros. Elements between the rows are overwritten, and up to [`SLACK`](super::packed_planes::SLACK) elements
 /// after the last one.
 pub(in crate::kernels) struct Im2Row<'a, T> {
+    /// The positions and the elements that they read.
     pub(in super::super) window: &'a Window,
     /// The first channel of the image.
     pub(in super::super) from: *const T,
+    /// The number of channels.
     pub(in super::super) channels: usize,
     /// The distance of neighbouring pixels in the image.
     pub(in super::super) pixel: usize,
+    /// The positions whose patches are copied.
     pub(in super::super) positions: Range<usize>,
+    /// The destination of the first patch.
     pub(in super::super) to: *mut T,
+    /// The distance from a patch to the next, in elements.
     pub(in super::super) apart: usize,
 }
 

@@ -22,8 +22,11 @@ use packed_planes::SLACK;
 /// Weights in the layout of the products: a left matrix of targets by sources and taps, or with channels last, the
 /// right matrix in panels.
 pub(super) struct Weights<T> {
+    /// The first weight.
     pub(super) p: *const T,
+    /// The distance from the weights of a group to the next.
     pub(super) group: usize,
+    /// Keeps the memory of packed weights alive, if they are packed for this run.
     _owner: Option<Workspace<T>>,
 }
 

@@ -37,17 +37,21 @@ pub(in super::super) fn padded_stride(n: usize) -> usize {
 /// The layout of blocks of images. Along each axis, element `e` of a plane with residue `r` is element `(e + least)
 /// step + r` of the image. `least` counts from the first position of the block.
 pub(in super::super) struct PlaneLayout {
+    /// The window along each axis.
     axes: SmallVec<[WindowAxis; 3]>,
-    /// By axis, see above.
+    /// For each axis, the `least` of the formula above.
     least: SmallVec<[isize; 3]>,
-    /// The lengths and strides of a plane.
+    /// The lengths of a plane.
     pub(super) extents: SmallVec<[usize; 3]>,
+    /// The strides of a plane.
     strides: SmallVec<[usize; 3]>,
     /// The residues modulo the stride of each plane.
     planes: Vec<SmallVec<[usize; 3]>>,
-    /// The sizes of a plane of one image, of a plane of all images of a block, and of all planes of a channel.
+    /// The size of a plane of one image.
     plane: usize,
+    /// The size of a plane of all images of a block.
     of_images: usize,
+    /// The size of all planes of a channel.
     channel: usize,
     /// For each channel of a chunk and each tap, the index of the element that the first position reads.
     pub(in super::super) table: Vec<isize>,
@@ -69,8 +73,11 @@ type PlaneTap = (SmallVec<[usize; 3]>, SmallVec<[usize; 3]>);
 /// A block: ranges of images, of positions along the first axis, and along the last.
 #[derive(Clone)]
 pub(in super::super) struct PlaneBlock {
+    /// The images.
     pub(in super::super) images: Range<usize>,
+    /// The positions along the first axis.
     pub(in super::super) rows: Range<usize>,
+    /// The positions along the last axis.
     pub(in super::super) columns: Range<usize>,
 }
 
@@ -308,13 +315,19 @@ impl PlaneLayout {
 
 /// Packs some channels of one image of a block.
 pub(in crate::kernels) struct PackImage<'a, T> {
+    /// The layout of blocks.
     pub(in super::super) layout: &'a PlaneLayout,
+    /// The block.
     pub(in super::super) block: &'a PlaneBlock,
-    /// The number of the image in the block, and its first channel.
+    /// The number of the image in the block.
     pub(in super::super) image: usize,
+    /// The first channel of the image.
     pub(in super::super) from: *const T,
+    /// The number of channels to pack.
     pub(in super::super) channels: usize,
+    /// The distance from a channel of the image to the next.
     pub(in super::super) area: usize,
+    /// The destination of the first channel in the block.
     pub(in super::super) to: *mut T,
 }
 

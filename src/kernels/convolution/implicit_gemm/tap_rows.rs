@@ -9,15 +9,21 @@ use crate::kernels::simd::Vector;
 /// Copies rows: the element for position `p` of row `i` goes to `to[(channel taps + tap) apart + i width + p]`.
 /// Padding becomes zeros. Up to a register after each row is overwritten.
 pub(in crate::kernels) struct TapRows<'a, T> {
+    /// The positions and the elements that they read.
     pub(in super::super) window: &'a Window,
     /// The image and the number of each row of positions.
     pub(in super::super) rows: &'a [(usize, usize)],
-    /// The first channel of the first image, and the distances of channels and of images.
+    /// The first channel of the first image.
     pub(in super::super) from: *const T,
+    /// The distance from a channel to the next.
     pub(in super::super) area: usize,
+    /// The distance from an image to the next.
     pub(in super::super) image: usize,
+    /// The number of channels.
     pub(in super::super) channels: usize,
+    /// The destination of the first row.
     pub(in super::super) to: *mut T,
+    /// The distance from the rows of a tap to the rows of the next.
     pub(in super::super) apart: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The energies of pixels: sums of squares over channels, and how far they lie apart.
+//! The energies of pixels, which are sums of squares over channels, and the range of these energies.
 
 use crate::kernels::Float;
 use crate::kernels::convolution::isa;
@@ -23,15 +23,18 @@ pub(in crate::kernels) struct PixelEnergies<T> {
 /// Registers of sums that are added up together.
 pub(super) const TOGETHER: usize = 4;
 
-/// A row of pixels to be packed channel by channel, while their energies are computed: `to[p * 2 WIDTH + c]`. Channels
-/// beyond `channels`, of which there are up to two registers, become zeros.
+/// A row of pixels to be packed channel by channel, while their energies are computed: `to[p * 2 WIDTH + c]`. There are
+/// up to two registers of channels. Channels beyond `channels` become zeros.
 pub(in crate::kernels) struct PixelsToPack<T> {
+    /// The first channel of the first pixel.
     pub(super) from: *const T,
     /// The distance of channels.
     pub(super) channel: usize,
+    /// The number of channels.
     pub(super) channels: usize,
     /// The number of pixels.
     pub(super) pixels: usize,
+    /// The destination of the first pixel.
     pub(super) to: *mut T,
     /// A scale for each channel.
     pub(super) scales: *const T,
@@ -107,7 +110,7 @@ impl<T: Float> PixelsToPack<T> {
     }
 }
 
-/// Energies of pixels, of which the range is asked for.
+/// Finds the range of the energies of some pixels.
 pub(in crate::kernels) struct EnergyPlane<T> {
     /// The energies.
     pub(super) p: *const T,
@@ -160,7 +163,8 @@ impl<T: Float> EnergyPlane<T> {
         }
     }
 
-    /// The least sum of two pixels and of the two below them. Those of two rows that are no neighbours count, too.
+    /// The least sum of two pixels and of the two below them. Sums across two rows
+    /// that are no neighbours count, too.
     #[inline(always)]
     unsafe fn least_four<V: Vector<T = T>>(&self, width: usize) -> T {
         let n = self.pixels.saturating_sub(width + 1);
@@ -256,7 +260,7 @@ pub(super) fn least<T: Float>(a: T, b: T) -> T {
     if b < a { b } else { a }
 }
 
-/// Carries out an order.
+/// Computes the energies that `order` describes.
 pub(super) fn energies<T: Float>(order: &PixelEnergies<T>) {
     // SAFETY: the table was chosen for this machine; the memory is the promise of those who give an order.
     unsafe { (isa::kernels::<T>().energies)(order) }

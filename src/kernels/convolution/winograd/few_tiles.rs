@@ -87,7 +87,9 @@ struct TransformedWeights<T> {
 
 /// The tiles of all images as one block.
 struct AllTiles<'a, T> {
+    /// The convolution.
     of: &'a Winograd<'a, T>,
+    /// The tiles.
     tiles: Tiles,
     /// The rows of tiles of an image.
     rows: Range<usize>,
@@ -95,10 +97,11 @@ struct AllTiles<'a, T> {
     strip: usize,
     /// The channels of the source in whole registers.
     of_source: usize,
-    /// The factors of a group: [`PRODUCTS`] times `inputs`.
+    /// The factors of a group: [`PRODUCTS`] times `inputs` numbers.
     factors: Shared<T>,
+    /// The number of inputs of a group: tiles times channels.
     inputs: usize,
-    /// For each group and tile, whether it is uneven.
+    /// For each group and tile, true if the tile is uneven.
     flags: Shared<bool>,
 }
 
@@ -132,7 +135,8 @@ impl<T: Float> AllTiles<'_, T> {
         }
     }
 
-    /// Computes the factors of an image, and finds its uneven tiles. `scales` are those of the group.
+    /// Computes the factors of an image, and finds its uneven tiles. `scales` has a scale for each channel of
+    /// the group.
     ///
     /// # Safety
     /// The source must be valid, and no other thread may use the factors and flags of this image and group.

@@ -40,6 +40,7 @@ pub(super) struct SourcePlanes<T> {
     pub(super) height: usize,
     /// The width of a plane.
     pub(super) width: usize,
+    /// The shift of the window along height and width.
     pub(super) pad: (isize, isize),
 }
 
@@ -47,9 +48,13 @@ pub(super) struct SourcePlanes<T> {
 /// factors and of tiles. Panels of channels are `panel` apart.
 #[derive(Clone, Copy)]
 pub(super) struct Factors<T> {
+    /// The first factor.
     pub(super) p: *mut T,
+    /// The distance from a factor of a tile to the next.
     pub(super) factor: usize,
+    /// The distance from a tile to the next.
     pub(super) tile: usize,
+    /// The distance from a panel of channels to the next.
     pub(super) panel: usize,
 }
 
@@ -70,8 +75,11 @@ impl<T: Float> Factors<T> {
 
 /// The layout of transformed weights: the distances of factors, of panels of targets, and of groups.
 pub(super) struct Transforms {
+    /// The distance from a factor to the next.
     pub(super) factor: usize,
+    /// The distance from a panel of targets to the next.
     pub(super) panel: usize,
+    /// The distance from a group to the next.
     pub(super) group: usize,
 }
 
@@ -108,7 +116,7 @@ unsafe fn factors<T: Float>(
             let (plane, top) = (energies.p.wrapping_add(i * energies.plane), covered.start);
             if end - start < of.width && first == 0 {
                 // No tile sees the other pixels.
-                // SAFETY: there is room for the plane.
+                // SAFETY: the plane is within the allocated memory.
                 unsafe { plane.write_bytes(0, covered.len() * of.width) };
             }
             for r in 0..height {
@@ -147,7 +155,7 @@ unsafe fn factors<T: Float>(
                     factor: to.factor,
                     tile: to.tile,
                 };
-                // SAFETY: the table was chosen for this machine; there is room for the factors.
+                // SAFETY: the table was chosen for this machine; the factors are within their memory.
                 unsafe { (kernels.transform)(&transform) };
             }
         }
@@ -170,7 +178,7 @@ pub(super) struct Winograd<'a, T> {
     pub(super) weight: *const T,
     /// True for the output, false for the gradient of the input.
     pub(super) forward: bool,
-    /// Applied to each sum before it is stored.
+    /// The epilogue, which is applied to each sum before it is stored.
     epilogue: Epilogue<'a, T>,
 }
 

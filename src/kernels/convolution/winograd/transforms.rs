@@ -26,8 +26,11 @@ const MIDDLE: f64 = 32.0 / 585.0;
 /// A grid of registers in memory: row `i`, column `j` at `i row + j column`.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PixelGrid<T> {
+    /// The register in row 0 and column 0.
     pub(in super::super) p: *mut T,
+    /// The distance from a row to the next.
     pub(in super::super) row: usize,
+    /// The distance from a column to the next.
     pub(in super::super) column: usize,
 }
 
@@ -180,7 +183,9 @@ pub(in super::super) enum TransformStep {
 
 /// Transforms a row of tiles. Tile `t` is `t OUT` columns further in the image, and `t` rows in each factor.
 pub(in crate::kernels) struct Transform<T> {
+    /// The transform.
     pub(in super::super) step: TransformStep,
+    /// The number of tiles.
     pub(in super::super) tiles: usize,
     /// The number of channels, in whole registers.
     pub(in super::super) channels: usize,
@@ -188,7 +193,9 @@ pub(in crate::kernels) struct Transform<T> {
     pub(in super::super) image: PixelGrid<T>,
     /// The first factor. Factors are `factor` apart, and tiles are `tile` apart.
     pub(super) factors: *mut T,
+    /// The distance from a factor of a tile to the next.
     pub(super) factor: usize,
+    /// The distance from a tile to the next, in each factor.
     pub(super) tile: usize,
 }
 
@@ -222,14 +229,17 @@ impl<T: Float> Transform<T> {
 
 /// Transforms the weights of one source and up to a register of targets, or transforms their gradient back.
 pub(in crate::kernels) struct WeightTransform<T> {
-    /// The nine weights of the first target. The weights of the next target are `apart`.
+    /// The nine weights of the first target.
     pub(in super::super) weights: *mut T,
+    /// The distance from the weights of a target to the weights of the next.
     pub(in super::super) apart: usize,
+    /// The number of targets, up to a register.
     pub(in super::super) targets: usize,
     /// True if the weights are reversed.
     pub(super) flipped: bool,
-    /// The first of 36 factors, which are registers of targets and `factor` apart.
+    /// The first of 36 factors, which are registers of targets.
     pub(super) factors: *mut T,
+    /// The distance from a factor to the next.
     pub(super) factor: usize,
     /// Transforms factors back to weights, and adds them if true. None transforms weights to factors.
     pub(in super::super) back: Option<bool>,
@@ -309,12 +319,17 @@ impl<T: Float> WeightTransform<T> {
 
 /// Transposes pixels of up to a panel of channels into planes, with a bias for each channel.
 pub(in crate::kernels) struct ToPlanes<'a, T> {
-    /// The first pixel. Pixels are `pixel` apart, and whole registers of channels must be readable.
+    /// The first pixel. Whole registers of channels must be readable.
     pub(in super::super) from: *const T,
+    /// The distance from a pixel to the next.
     pub(in super::super) pixel: usize,
+    /// The number of pixels.
     pub(in super::super) pixels: usize,
+    /// The number of channels, up to a panel.
     pub(in super::super) channels: usize,
+    /// The first pixel of the first plane.
     pub(in super::super) to: *mut T,
+    /// The distance from a plane to the next.
     pub(in super::super) plane: usize,
     /// The epilogue, with a bias for each channel.
     pub(in super::super) end: Epilogue<'a, T>,

@@ -242,8 +242,11 @@ fn find_dominated<T: Float>(
 
 /// The contributions of uneven tiles to a gradient of the weight.
 pub(super) struct UnevenTerms<'a, T> {
+    /// The sizes of the convolution.
     pub(super) g: &'a Geometry,
+    /// The planes of the input.
     pub(super) x: &'a SourcePlanes<T>,
+    /// The planes of the gradient of the output.
     pub(super) gy: &'a SourcePlanes<T>,
     /// The energies of a block of `x` and of `gy`.
     pub(super) energies: [Energies<T>; 2],

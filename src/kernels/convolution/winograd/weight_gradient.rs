@@ -19,21 +19,27 @@ use crate::kernels::{Float, scratch, stop};
 
 /// The sums behind the gradient of the weight. A task adds up the blocks of a part for one group of channels.
 struct WeightGradientSums<'a, T> {
+    /// The sizes of the convolution.
     g: &'a Geometry,
+    /// The tiles, in blocks.
     tiles: Tiles,
+    /// The division of the blocks into parts, one for each partial sum.
     parts: EvenSplit,
-    /// The channels of a group, and its maps.
+    /// Input channels of a group.
     channels: usize,
+    /// Output channels of a group.
     maps: usize,
     /// The length of a row of sums: the maps in whole registers.
     of_map: usize,
-    /// [`PRODUCTS`] times `sums` sums for each task.
+    /// The sums of all tasks: [`PRODUCTS`] times `sums` numbers for each task.
     partial: Shared<T>,
+    /// The number of sums of one product of a task.
     sums: usize,
-    /// The direct sums of uneven tiles, if any: `directly` for each task.
+    /// The direct sums of uneven tiles, if any, for all tasks.
     direct: Shared<T>,
+    /// The number of direct sums of a task.
     directly: usize,
-    /// For each task, whether it has uneven tiles.
+    /// For each task, true if it has uneven tiles.
     uneven: Shared<bool>,
 }
 

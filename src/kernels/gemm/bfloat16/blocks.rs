@@ -37,13 +37,13 @@ pub(super) trait PairKernels {
     const PAIRS: usize;
     /// Packs a left matrix of any strides in contiguous rows. If none, it is packed tile after tile.
     const TURNED_ROWS: Option<PackRows>;
-    /// Words of the packed right matrix in a block, and of the packed left matrix.
+    /// Words of the packed right matrix in a block.
     const RIGHT: usize;
-    /// See [`PairKernels::RIGHT`].
+    /// Words of the packed left matrix in a block.
     const LEFT: usize;
-    /// Multiplications that take the time of one in `f32`.
+    /// The number of these multiplications that take the time of one in `f32`.
     const SPEED: usize;
-    /// Held by a thread while it computes tiles.
+    /// The state that a thread holds while it computes tiles.
     type Registers;
 
     /// Prepares this thread.
@@ -86,14 +86,23 @@ impl PairKernels for InRegisters {
 /// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`DEPTH`] terms, and there is no function of
 /// written rows.
 pub(super) struct PairProduct<'a> {
+    /// Rows of the result.
     pub(super) m: usize,
+    /// Columns of the result.
     pub(super) n: usize,
+    /// Terms of each sum.
     pub(super) k: usize,
+    /// The left matrix.
     pub(super) a: PairOperand,
+    /// The right matrix.
     pub(super) b: PairOperand,
+    /// The first element of the result.
     pub(super) c: *mut u8,
+    /// The distance from a row of the result to the next, in elements.
     pub(super) c_row: isize,
+    /// True if the result is in bfloat16.
     pub(super) is_narrow: bool,
+    /// The epilogue, which is applied to each sum.
     pub(super) epilogue: Epilogue<'a, f32>,
 }
 
@@ -104,6 +113,7 @@ unsafe impl Sync for PairProduct<'_> {}
 struct PairChunk<'a, K> {
     /// The whole product.
     product: &'a PairProduct<'a>,
+    /// The kernels that compute the tiles.
     kernels: PhantomData<K>,
     /// Rows of the matrix in each row of tiles, in units of [`PairKernels::ROWS`].
     heights: EvenSplit,

@@ -28,9 +28,13 @@ use crate::kernels::epilogue::{Epilogue, Tail};
 /// A result in memory, of `f32`, or of bfloat16 if `is_narrow`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PairResult {
+    /// The first element.
     pub(super) p: *mut u8,
+    /// The distance from a row to the next, in elements.
     pub(super) row: isize,
+    /// The distance from a column to the next, in elements.
     pub(super) col: isize,
+    /// True if elements are in bfloat16.
     pub(super) is_narrow: bool,
 }
 

@@ -19,15 +19,25 @@ pub(super) struct TileEpilogue {
 /// On 64-bit ARM the pairs are in the order of `arm::tile`. Row `i` of `c` is at `i c_row` elements, of `f32`, or of
 /// bfloat16 if `is_narrow`.
 pub(super) struct PairTile {
+    /// The number of pairs of terms in each sum.
     pub(super) pairs: usize,
+    /// The number of columns.
     pub(super) n: usize,
+    /// The first pair of the left matrix.
     pub(super) a: *const u8,
+    /// The distance from a row of the left matrix to the next, in bytes.
     pub(super) a_row: usize,
+    /// The distance from a pair of a row to the next, in bytes.
     pub(super) a_pair: usize,
+    /// The first pair of the right matrix.
     pub(super) b: *const u32,
+    /// The first element of the result.
     pub(super) c: *mut u8,
+    /// The distance from a row of the result to the next, in elements.
     pub(super) c_row: isize,
+    /// True if the result is in bfloat16.
     pub(super) is_narrow: bool,
+    /// The epilogue, which is applied to each sum.
     pub(super) epilogue: TileEpilogue,
 }
 

@@ -5,9 +5,13 @@ use half::bf16;
 /// A matrix of `f32`, or of bfloat16 if `is_narrow`: element (i, j) is at offset `i row + j col`, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::kernels::gemm) struct PairOperand {
+    /// The first element.
     pub(in crate::kernels::gemm) p: *const u8,
+    /// The distance from a row to the next, in elements.
     pub(in crate::kernels::gemm) row: isize,
+    /// The distance from a column to the next, in elements.
     pub(in crate::kernels::gemm) col: isize,
+    /// True if elements are in bfloat16.
     pub(in crate::kernels::gemm) is_narrow: bool,
 }
 

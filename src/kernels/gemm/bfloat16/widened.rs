@@ -73,8 +73,11 @@ pub(super) unsafe fn in_f32(
 
 /// A copy of a matrix in `f32`, rounded to bfloat16.
 struct Widened {
+    /// The elements.
     memory: Workspace<f32>,
+    /// The distance from a row to the next.
     row: isize,
+    /// The distance from a column to the next.
     col: isize,
 }
 

@@ -45,8 +45,11 @@ fn cpuid(leaf: u32, sub: u32) -> [u32; 4] {
 /// Asks Linux for permission to use tiles, and looks whether it was given.
 #[cfg(target_os = "linux")]
 fn asks_permission() -> bool {
+    /// The request `ARCH_GET_XCOMP_PERM` of `arch_prctl`.
     const GET_PERMISSION: libc::c_long = 0x1022;
+    /// The request `ARCH_REQ_XCOMP_PERM` of `arch_prctl`.
     const ASK_PERMISSION: libc::c_long = 0x1023;
+    /// The number of the feature "tile data".
     const TILE_DATA: libc::c_long = 18;
     let mut granted = 0_u64;
     // SAFETY: both calls have these arguments, and the second one writes one number.
@@ -57,7 +60,7 @@ fn asks_permission() -> bool {
     }
 }
 
-/// Other systems are not asked.
+/// False: permission to use tiles is requested on Linux only.
 #[cfg(not(target_os = "linux"))]
 fn asks_permission() -> bool {
     false

@@ -16,9 +16,13 @@ type TileBytes = [[u8; 64]; 16];
 
 /// The tiles of a thread, and their configured sizes.
 struct TileFile {
+    /// True after `ldtilecfg`, until `tilerelease`.
     is_configured: bool,
+    /// The configured number of rows of each tile.
     rows: [usize; 8],
+    /// The configured number of bytes in a row of each tile.
     row_bytes: [usize; 8],
+    /// The contents of the tiles.
     tiles: [TileBytes; 8],
 }
 

@@ -1,5 +1,5 @@
-//! Packing into quads: elements `4q` to `4q + 3` of a row of the left, or of a column of the right matrix, in two
-//! words, in the order that `tile` reads. Rounds `f32` to bfloat16. Missing elements are zeros.
+//! Packing into quads: four adjacent elements of a row of the left matrix, or of a column of the right matrix, in two
+//! words. Quads are in the order that `tile` reads. Rounds `f32` to bfloat16. Missing elements are zeros.
 
 use std::arch::aarch64::{
     float32x4_t, uint16x4_t, uint16x8_t, uint32x4_t, vcombine_u16, vdup_n_u16, vdupq_n_u16, vget_lane_u32,
