@@ -344,6 +344,19 @@ pub(crate) unsafe fn narrow_here(from: *const f32, to: *mut u8, to_type: DType, 
     );
 }
 
+/// Rounds `n` numbers of each array to a type of 16 bits, if one is given. Not inlined into loops that rarely round.
+///
+/// # Safety
+/// If a type is given, each pointer must be null or valid for `n` numbers of type `f32`.
+#[inline(never)]
+pub(crate) unsafe fn round_each(arrays: &[*mut u8], to: Option<DType>, n: usize) {
+    let Some(to) = to else { return };
+    for array in arrays.iter().filter(|array| !array.is_null()) {
+        // SAFETY: guaranteed by the caller.
+        unsafe { round_here(array.cast(), to, n) };
+    }
+}
+
 /// Rounds `n` numbers to a type of 16 bits, in place and on the calling thread.
 ///
 /// # Safety

@@ -8,10 +8,10 @@ use crate::Result;
 use crate::array::{Access, Calm, DType, Storage};
 use crate::graph::lifetime::release::Release;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
-use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, round, runs};
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, runs};
 use crate::graph::step::backward::{BackwardStep, DataOperand};
 use crate::graph::step::operand::Operand;
-use crate::kernels::stop;
+use crate::kernels::{sixteen_bits, stop};
 use crate::ops::{Loops, Op, Part};
 
 /// How a pass writes a gradient.
@@ -255,14 +255,8 @@ impl FusedBackward {
         let (calls, adds) = (&self.calls, &self.arrays.adds);
         let done = stop::guarded(|| {
             self.arrays.pass(calls.len(), |tile, n| match tile.rounds {
-                None => calls.iter().for_each(|call| {
-                    call.run(tile, adds, n);
-                }),
-                Some(to) => calls.iter().for_each(|call| {
-                    let gx = call.run(tile, adds, n);
-                    // SAFETY: passes that round compute in `f32`.
-                    unsafe { round(&gx, to, n) };
-                }),
+                None => calls.iter().for_each(|call| call.run::<false>(tile, adds, n)),
+                Some(_) => calls.iter().for_each(|call| call.run::<true>(tile, adds, n)),
             });
             Ok(true)
         });
@@ -273,10 +267,10 @@ impl FusedBackward {
 }
 
 impl BackwardPassCall {
-    /// Runs this step on a tile of `n` elements, and returns the addresses of the gradients. `adds` tells which found
-    /// gradients are added to.
+    /// Runs this step on a tile of `n` elements, and rounds its results if `ROUNDS`. `adds` tells which found gradients
+    /// are added to.
     #[inline(always)]
-    fn run(&self, tile: TileRange<'_>, adds: &[bool], n: usize) -> [*mut u8; 2] {
+    fn run<const ROUNDS: bool>(&self, tile: TileRange<'_>, adds: &[bool], n: usize) {
         let adds = |i: usize| match self.fate[i] {
             GradientFate::Written => false,
             GradientFate::Added => true,
@@ -291,7 +285,11 @@ impl BackwardPassCall {
             n,
         };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
-        unsafe { self.loops.backward(&part) };
-        part.gx
+        unsafe {
+            self.loops.backward(&part);
+            if ROUNDS {
+                sixteen_bits::round_each(&part.gx, tile.rounds, n);
+            }
+        };
     }
 }

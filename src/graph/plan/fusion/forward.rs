@@ -10,10 +10,10 @@ use crate::Result;
 use crate::array::{Access, DType, Storage, VersionedFingerprint};
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::graph::plan::fusion::epilogue::EpilogueChain;
-use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, round, runs};
+use crate::graph::plan::fusion::{Arrays, Location, NOTHING, Planner, TileRange, holds, runs};
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::operand::{Operand, ProvenancePtr};
-use crate::kernels::stop;
+use crate::kernels::{sixteen_bits, stop};
 use crate::ops::{Loops, Op, Part};
 
 /// One function of a pass. Arrays are given by the numbers of their locations.
@@ -187,11 +187,7 @@ impl FusedForward {
             arrays.tiles(0..arrays.len, |tile, n| {
                 for call in calls {
                     call.stamp(own, fingerprints);
-                    let y = call.run(tile, n);
-                    if let Some(to) = tile.rounds {
-                        // SAFETY: passes that round compute in `f32`.
-                        unsafe { round(&[y], to, n) };
-                    }
+                    call.run::<true>(tile, n);
                 }
             });
         } else {
@@ -199,14 +195,8 @@ impl FusedForward {
                 call.stamp(&arrays.own, fingerprints);
             }
             arrays.pass(calls.len(), |tile, n| match tile.rounds {
-                None => calls.iter().for_each(|call| {
-                    call.run(tile, n);
-                }),
-                Some(to) => calls.iter().for_each(|call| {
-                    let y = call.run(tile, n);
-                    // SAFETY: passes that round compute in `f32`.
-                    unsafe { round(&[y], to, n) };
-                }),
+                None => calls.iter().for_each(|call| call.run::<false>(tile, n)),
+                Some(_) => calls.iter().for_each(|call| call.run::<true>(tile, n)),
             });
         }
     }
@@ -229,13 +219,17 @@ impl ForwardPassCall {
         };
     }
 
-    /// Runs this step on a tile of `n` elements, and returns the address of its output.
+    /// Runs this step on a tile of `n` elements, and rounds its results if `ROUNDS` and functions store 16 bits.
     #[inline(always)]
-    fn run(&self, tile: TileRange<'_>, n: usize) -> *mut u8 {
+    fn run<const ROUNDS: bool>(&self, tile: TileRange<'_>, n: usize) {
         let part =
             Part { x: self.x.map(|x| tile.of(x).cast_const()), y: tile.of(self.y), n, ..Part::NOTHING };
         // SAFETY: the operation is alive, and each array has a tile of `n` elements of its type.
-        unsafe { self.loops.forward(&part) };
-        part.y
+        unsafe {
+            self.loops.forward(&part);
+            if ROUNDS && tile.rounds.is_some() {
+                sixteen_bits::round_each(&[part.y], tile.rounds, n);
+            }
+        };
     }
 }

@@ -195,15 +195,7 @@ pub(crate) struct TileRange<'a> {
     rooms: *mut u8,
     /// Bytes of a tile buffer.
     room: usize,
-<<<<<<< HEAD
-    /// As [`Arrays::rounds`].
-=======
-    /// For each array with its own memory, the type of its elements if loops get them converted in a tile buffer.
-    converted: &'a [Option<DType>],
-    /// The first tile buffer of converted arrays.
-    converts: *mut u8,
     /// The type of 16 bits to which each result is rounded, if functions store their results in it.
->>>>>>> f5e05d4e79799d823fa4b537aef0134bf248c7c2
     rounds: Option<DType>,
 }
 
@@ -216,18 +208,6 @@ impl TileRange<'_> {
             Some(start) => start.get().wrapping_add(self.offset),
             None => self.rooms.wrapping_add((number as usize - self.own.len()) * self.room),
         }
-    }
-}
-
-/// Rounds `n` elements of a tile in each array to a type of 16 bits. Not inlined, since most passes round nothing.
-///
-/// # Safety
-/// Each address is null, or has `n` numbers of type `f32`.
-#[inline(never)]
-unsafe fn round(arrays: &[*mut u8], to: DType, n: usize) {
-    for array in arrays.iter().filter(|array| !array.is_null()) {
-        // SAFETY: as the caller promises.
-        unsafe { sixteen_bits::round_here(array.cast(), to, n) };
     }
 }
 
