@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from . import _core
 from ._core import CallError, NdArray, Variable
 
 if TYPE_CHECKING:
@@ -137,9 +138,7 @@ def _formatted(self: Any, form: str) -> str:
 
 def _abs(self: Any) -> Any:
     """The absolute values of the elements."""
-    from .functions import abs
-
-    return abs(self)
+    return _core.functions.abs(self)
 
 
 _SPECIAL = {

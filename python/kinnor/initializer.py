@@ -337,6 +337,8 @@ def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
+        if name.startswith("__"):  # The import system asks for some.
+            raise AttributeError(name)
         from ._suggest import absent
 
         absent(f"{__name__}.{name}", __all__)

@@ -198,7 +198,7 @@ TOLD = {
     "MonitorSeries: expected `interval` to be at least 1": lambda: MonitorSeries("loss", interval=0),
     "MonitorSeries: expected `name` to be a string": lambda: MonitorSeries(3),
     "Monitor: expected `save_path` to be a path": lambda: Monitor(3),
-    "SimpleDataSource: expected `load_func`": lambda: data_iterator_simple(3, 10, 2),
+    "data_iterator_simple: expected `load_func`": lambda: data_iterator_simple(3, 10, 2),
     "SimpleDataSource: expected `num_examples` to be a whole": lambda: data_iterator_simple(len, "x", 2),
 }
 """Part of a message, and the call that must raise an error with it."""

@@ -16,7 +16,7 @@ LARGE = 2**53 + 1
 MOVING = {
     "assign", "bool_fill", "bool_gather", "bool_scatter", "broadcast", "broadcast_to", "concatenate",
     "concatenate_parts", "embed", "flip", "gather", "gather_nd", "identity", "matrix_diag", "matrix_diag_part",
-    "max", "meshgrid", "min", "pack_padded_sequence", "pad", "pad_packed_sequence", "random_choice",
+    "max", "meshgrid", "min", "onnx_resize", "pack_padded_sequence", "pad", "pad_packed_sequence", "random_choice",
     "random_crop", "random_flip", "random_shift", "reshape", "scatter_nd", "shift", "slice", "sort", "split",
     "stack", "tile", "top_k_data", "transpose", "trilu", "unique", "unlink", "unpooling", "where",
 }  # fmt: skip
