@@ -226,6 +226,11 @@ impl Arrays {
     /// Prepares a run, and resolves the addresses of the arrays with their own memory. Returns false without side
     /// effects in an unusual state.
     fn resolve(&mut self) -> bool {
+        if self.rounds.is_some() { self.resolve_as::<true>() } else { self.resolve_as::<false>() }
+    }
+
+    /// As [`Arrays::resolve`]. Arrays may be converted only if `CONVERTS`.
+    fn resolve_as<const CONVERTS: bool>(&mut self) -> bool {
         // All values in tile buffers must be cleared already, as the run would leave them.
         if !self.gone.are_gone() {
             return false;
@@ -235,14 +240,11 @@ impl Arrays {
         for (((storage, access), adds), converted) in own.iter().zip(&mut *adds).zip(&mut *converted) {
             *adds = *access == Access::ReadWrite && (storage.is_ready() || !storage.is_zero());
             let reads = *access == Access::Read || *adds;
-            *converted = match reads {
-                true if rounds.is_some() => {
-                    storage.dtype().filter(|own| matches!(own, DType::F16 | DType::BF16))
-                }
-                true => None,
-                false => *rounds,
-            };
-            let dtype = converted.unwrap_or(*dtype);
+            if CONVERTS {
+                let is_narrow = |own: &DType| matches!(own, DType::F16 | DType::BF16);
+                *converted = if reads { storage.dtype().filter(is_narrow) } else { *rounds };
+            }
+            let dtype = if CONVERTS { converted.unwrap_or(*dtype) } else { *dtype };
             let place = match access {
                 Access::Read => storage.found(dtype),
                 Access::ReadWrite if *adds => storage.at(dtype, Access::ReadWrite),
@@ -257,7 +259,8 @@ impl Arrays {
             if *access == Access::Read || adds[n] {
                 continue;
             }
-            let Ok(place) = storage.access(converted[n].unwrap_or(*dtype), Access::Write) else {
+            let dtype = if CONVERTS { converted[n].unwrap_or(*dtype) } else { *dtype };
+            let Ok(place) = storage.access(dtype, Access::Write) else {
                 // Arrays that the steps expect to be zero are zeroed again, since they now have memory. The steps
                 // overwrite the rest.
                 let before = own[..n].iter().zip(&*adds);
