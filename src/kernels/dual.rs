@@ -280,7 +280,7 @@ pub(crate) fn size<N: Number>(x: N) -> N {
 #[inline(always)]
 fn beside_one<N: Number>(x: N) -> (N, N) {
     let one = N::all(1.0);
-    let is_large = (x * x).gt(one);
+    let is_large = N::or(x.gt(one), x.lt(-one));
     let inverse = one / N::select(is_large, x, one);
     (inverse, N::select(is_large, inverse, x))
 }

@@ -17,7 +17,7 @@ const BLOCK: usize = 16;
 
 /// True for a result of a product that may have left the range of numbers.
 fn is_odd<T: Float>(v: T) -> bool {
-    v == T::ZERO || !(v.abs() < T::INFINITY)
+    v == T::ZERO || v.is_nan() || v.abs() == T::INFINITY
 }
 
 /// True if products of some of the first of these numbers, with one of the second, may overflow or vanish.
@@ -25,7 +25,8 @@ fn may_leave_range<T: Float>(numbers: impl Iterator<Item = (T, T)>) -> bool {
     // The logarithm of a number, and 0 for zero, whose products are exact.
     let size = |v: T| if v == T::ZERO { 0.0 } else { v.real().abs().log2().abs() };
     let (all, most) = numbers.fold((0.0, 0.0_f64), |(all, most), (x, g)| (all + size(x), most.max(size(g))));
-    !(all + most < -T::MIN_POSITIVE.real().log2())
+    let sum = all + most;
+    sum >= -T::MIN_POSITIVE.real().log2() || sum.is_nan()
 }
 
 /// A cumulative operation along an axis.

@@ -225,6 +225,9 @@ def test_a_cleared_gradient_is_an_error_to_add_to():
     h.forward()
     with pytest.raises(nn.ClearedError, match=r"a gradient of a variable of shape \(2, 3\) to add to.*zero it first"):
         nn.autodiff.backward(h, nn.NdArray.from_numpy_array(np.ones((2, 3))))
+    h.name = "hidden"
+    with pytest.raises(nn.ClearedError, match=r"a gradient of variable 'hidden' of shape \(2, 3\) to add to"):
+        nn.autodiff.backward(h, nn.NdArray.from_numpy_array(np.ones((2, 3))))
     h.grad.zero()
     nn.autodiff.backward(h, nn.NdArray.from_numpy_array(np.ones((2, 3))))
     assert (h.g == 1).all()

@@ -4,6 +4,11 @@ The first test compares the backward kernel of each operation with its graph rul
 in float64, and PyTorch's derivatives where it has the function. `docs/differences.md` names the rest.
 """
 
+import fractions
+import itertools
+import math
+
+import ml_dtypes
 import numpy as np
 import pytest
 from support import TABLE, call, smooth
@@ -27,17 +32,12 @@ LARGEST = {3e38, -3e38}
 ENDS = {INF, -INF} | LARGEST
 """Infinities and numbers near the limit of float32."""
 APART = {
-    # Outside of their domain: the rule takes the root of minus infinity as a power, which is infinite.
-    "asin": ENDS,
-    "acos": ENDS,
-    # Products of largest numbers overflow in one order and not in the other.
-    "cumprod": LARGEST,
     # A scale of 3e38 times the gradient of the output overflows, unless it is divided first.
     **dict.fromkeys(("batch_normalization", "fused_batch_normalization", "fused_convolution"), LARGEST),
     **dict.fromkeys(("instance_normalization", "layer_normalization", "tensor_normalization"), LARGEST),
     "group_normalization": ENDS,
-    # Terms of 1e20 cancel. Rows that are not numbers times weights of zero are none in the rule's products of matrices.
-    "scaled_dot_product_attention": ENDS | {1e20, -1e20, NAN},
+    # Terms of 1e20 cancel.
+    "scaled_dot_product_attention": ENDS | {1e20, -1e20},
 }
 """Points at which kernel and rule round or overflow in another order, as `docs/differences.md` says."""
 
@@ -50,7 +50,7 @@ def context(kind):
 def gradients(row, arrays, create_graph):
     """Returns the gradients of a row at these inputs, by kernels, or by graph rules if `create_graph`."""
     xs = [a if a is None else nn.Variable.from_numpy_array(a, need_grad=i in row.wanted) for i, a in enumerate(arrays)]
-    ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind == "f"]
+    ys = [y for y in call(row, xs) if y.need_grad and y.d.dtype.kind not in "biu"]
     rng = np.random.RandomState(1)
     gy = [rng.uniform(0.5, 2, y.shape).astype(y.d.dtype) for y in ys]
     by = [xs[i] for i in row.wanted]
@@ -85,6 +85,89 @@ def test_kernels_and_rules_agree_at_special_points(name):
                 for by, (a, b) in enumerate(zip(kernel, rule, strict=True)):
                     where = f"{row}, input {i} with {point}, gradient {by}: kernel {a.ravel()}, rule {b.ravel()}"
                     assert not differ(a, b, kind).any(), where
+
+
+SIXTEEN = {
+    "half": (np.float16, 2.0**-10, 6e-8, (0.0, -0.0, INF, -INF, NAN, 6e-8, 65504.0, -65504.0, 300.0, 30.0, -30.0)),
+    "bfloat16": (ml_dtypes.bfloat16, 2.0**-7, 1e-40, POINTS),
+}
+"""Contexts of 16 bits: the element type, its spacing at 1, its least number, and values to put into inputs."""
+NARROW_APART = {
+    **{name: APART[name] for name in APART if name.endswith("normalization") or name == "fused_convolution"},
+    # Hidden states that overflow: the kernel reads the rounded outputs, the rule computes them again.
+    "rnn": {65504.0, -65504.0, 300.0} | LARGEST,
+}
+"""Points at which kernel and rule round or overflow in another order in 16 bits."""
+COARSE = {"fused_convolution", "rnn", "lstm", "batch_matmul", "binary_weight_affine", "binary_weight_convolution"}
+"""Operations whose kernel reads rounded outputs that the rule computes again, or multiplies in bfloat16."""
+
+
+def differ_in_16_bits(a, b, kind, name):
+    """Returns a mask of gradients that differ by more than one rounding of them, or of their terms if coarse."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    _, spacing, least, _ = SIXTEEN[kind]
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(a) & np.isfinite(b)
+        size = np.abs(np.where(finite, b, 0))
+        most = size.max(initial=0)
+        rounding = 1.01 * (spacing * size + least) + (16 * spacing * most if name in COARSE else 2e-4 * min(1.0, most))
+        return ~((a == b) | (np.isnan(a) & np.isnan(b)) | (finite & (np.abs(a - b) <= rounding)))
+
+
+@pytest.mark.parametrize("kind", SIXTEEN)
+@pytest.mark.parametrize("name", SMALL)
+def test_kernels_and_rules_agree_in_16_bits(name, kind):
+    """A rule is computed in float32, as the sums in a kernel are, and only its results are rounded."""
+    narrow, _, _, points = SIXTEEN[kind]
+    rows = [row for row in TABLE[name] if smooth(row) and row.second]
+    small = [row for row in rows if 0 < sum(x.size for x in row.inputs if x is not None) <= 400]
+    for row in {str(row.args): row for row in reversed(small)}.values():
+        for i in (i for i in row.wanted if row.inputs[i].size):
+            # A leaf of float32 has a gradient of float32.
+            for point, stored in [(None, np.float32), *((point, narrow) for point in (None, *points))]:
+                if point in NARROW_APART.get(name, ()):
+                    continue
+                arrays = [x if x is None or x.dtype.kind != "f" else x.astype(narrow) for x in row.inputs]
+                if point is not None:
+                    arrays[i].reshape(-1)[::3] = point
+                arrays = [x if x is None or x.dtype != narrow else x.astype(stored) for x in arrays]
+                with context(kind), nn.auto_forward():
+                    kernel, rule = (gradients(row, arrays, create_graph) for create_graph in (False, True))
+                for by, (a, b) in enumerate(zip(kernel, rule, strict=True)):
+                    where = f"{row}, input {i} with {point}, gradient {by}: kernel {a.ravel()}, rule {b.ravel()}"
+                    assert not differ_in_16_bits(a, b, kind, name).any(), where
+
+
+@pytest.mark.parametrize("kind", SIXTEEN)
+def test_static_graphs_of_gradients_in_16_bits_are_finite_where_kernels_are(kind):
+    """Gradients by `nn.grad` in static graphs, run before and after their plans are fused, equal those by kernels."""
+    rng = np.random.RandomState(3)
+    x, probabilities = rng.randn(4, 6), rng.uniform(0, 1, (4, 6))
+    probabilities[0, :2] = 0.0, 1.0
+    ends = np.array([[INF, -INF, 300.0, -300.0]])
+    for f, *arrays in (
+        (F.binary_cross_entropy, probabilities, np.round(probabilities)),
+        (lambda p, q: F.kl_multinomial(p, q), probabilities, probabilities[::-1].copy()),
+        (lambda x, g: F.layer_normalization(x, gamma=g), x, np.full((1, 6), 3e4)),
+        (lambda x, g: F.group_normalization(x, gamma=g, num_groups=2), x, np.full((1, 6), 3e4)),
+        (F.swish, ends),
+        (F.mish, ends),
+        (F.prod, np.array([300.0, 300.0, 1e-3, 1e-3, 2.0])),
+    ):
+        with context(kind):
+            xs = [nn.Variable.from_numpy_array(a.astype(SIXTEEN[kind][0]), need_grad=True) for a in arrays]
+            y = f(*xs)
+            gy = nn.Variable.from_numpy_array(rng.uniform(0.5, 1, y.shape).astype(SIXTEEN[kind][0]))
+            rule = nn.grad([y], xs, grad_outputs=[gy])
+            for _ in range(3):
+                nn.forward_all([y, *rule])
+            for v in xs:
+                v.grad.zero()
+            y.backward(gy.data)
+        for v, g in zip(xs, rule, strict=True):
+            assert v.g.dtype == g.d.dtype
+            assert not np.isnan(v.g).any()
+            assert not differ_in_16_bits(v.g, g.d, kind, "").any(), f"kernel {v.g}, rule {g.d}"
 
 
 def clip(x):
@@ -541,3 +624,206 @@ def test_a_query_with_all_keys_masked_has_zero_gradients(how, heads_apart):
         assert np.isfinite(a).all()
         np.testing.assert_allclose(a, b, 1e-5, 1e-6)
     assert not dirty[1][0][:, 1].any()
+
+
+@pytest.mark.parametrize("hidden_by", ["causal", "mask", "both"])
+@pytest.mark.parametrize(("queries", "keys"), [(3, 5), (5, 3), (4, 4), (2, 70), (70, 70)])
+@pytest.mark.parametrize("how", ["kernel", "rule"])
+def test_hidden_rows_of_attention_count_for_nothing_whatever_they_hold(hidden_by, queries, keys, how):
+    rng = np.random.RandomState(7)
+    causal = hidden_by != "mask"
+    mask = np.where(rng.rand(queries, keys) < 0.4, -INF, 0.0) if hidden_by != "causal" else np.zeros((queries, keys))
+    mask[:, -1] = -INF if hidden_by != "causal" else 0  # a key that no query sees
+    sees = np.isfinite(mask) & (np.tri(queries, keys, dtype=bool) | (not causal))
+    sizes = {"q": (queries, 4), "k": (keys, 4), "v": (keys, 3), "gy": (queries, 3)}
+    arrays = {name: rng.randn(*size).astype(np.float32) for name, size in sizes.items()}
+
+    def results(**changed):
+        """Returns the output and the gradients of query, key and value, with some arrays changed."""
+        q, k, v, gy = (changed.get(name, x) for name, x in arrays.items())
+        with nn.auto_forward():
+            xs = [nn.Variable.from_numpy_array(x, need_grad=True) for x in (q, k, v)]
+            y = F.scaled_dot_product_attention(*xs, None if hidden_by == "causal" else array(mask), causal=causal)
+            return [y.d, *(g.d for g in autodiff.grad(y, xs, [gy], create_graph=how == "rule"))]
+
+    clean = results()
+    for name, x in arrays.items():
+        for row, bad in itertools.product({0, len(x) // 2, len(x) - 1}, (NAN, INF)):
+            x_bad = x.copy()
+            x_bad[row, 1:] = bad
+            touched = np.arange(queries) == row if name in ("q", "gy") else sees[:, row]
+            of_keys = sees[touched].any(axis=0)
+            for found, expected, rows in zip(
+                results(**{name: x_bad}), clean, (touched, touched, of_keys, of_keys), strict=True
+            ):
+                np.testing.assert_allclose(found[~rows], expected[~rows], 1e-4, 1e-5)
+
+
+CONSTANT_FROM = {
+    # NaN is compared, replaced, or not looked at.
+    **dict.fromkeys(("isnan", "isinf", "reset_nan", "binary_error", "assign", "where", "flip", "prune"), 0),
+    **dict.fromkeys(("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "logical_not"), 0),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor"), 0),
+    **dict.fromkeys(("equal_scalar", "not_equal_scalar", "greater_scalar", "greater_equal_scalar"), 0),
+    **dict.fromkeys(("less_scalar", "less_equal_scalar", "logical_and_scalar", "logical_or_scalar"), 0),
+    "logical_xor_scalar": 0,
+    # A power of 1.
+    "r_pow_scalar": 0,
+    # Each branch is linear.
+    **dict.fromkeys(("identity", "unlink", "add_scalar", "mul_scalar", "r_sub_scalar", "add2", "bc_add2", "sub2"), 1),
+    **dict.fromkeys(("add_n", "mul_n", "mod2", "broadcast_to", "concatenate", "pad", "shift", "bool_fill"), 1),
+    **dict.fromkeys(("relu", "leaky_relu", "relu6", "hard_sigmoid", "hard_tanh", "abs", "sign", "reset_inf"), 1),
+    **dict.fromkeys(("floor", "ceil", "round", "absolute_error", "epsilon_insensitive_loss", "clip_by_value"), 1),
+    **dict.fromkeys(("maximum_scalar", "minimum_scalar", "maximum2", "minimum2", "quantize_linear"), 1),
+    **dict.fromkeys(("clip_grad_by_value", "clip_grad_by_norm", "dequantize_linear", "binary_tanh"), 1),
+    **dict.fromkeys(("binary_sigmoid", "fixed_point_quantize", "pow2_quantize", "mul2", "sigmoid_cross_entropy"), 1),
+    **dict.fromkeys(("binary_cross_entropy", "pow_scalar", "div2"), 1),
+    # Each branch is a polynomial of degree two.
+    **dict.fromkeys(("squared_error", "huber_loss", "hard_swish"), 2),
+}
+"""The order of the first derivative of some function of the name that is not NaN at NaN: 0 is the value."""
+
+
+def elementwise():
+    """Yields rows of operations whose output has the shape of each input of real numbers, with those inputs."""
+    for row in (row for rows in TABLE.values() for row in rows if smooth(row)):
+        shapes = {row.inputs[i].shape for i in row.wanted} | {y.shape for y in row.expected}
+        if len(row.expected) == 1 and shapes == {(2, 3)} and all(x is not None for x in row.inputs):
+            yield from ((row, i) for i in row.wanted)
+
+
+def test_functions_of_nan_are_nan_up_to_the_second_derivative():
+    apart = {}
+    for row, i in elementwise():
+        arrays = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in row.inputs]
+        arrays[i][0, 0] = NAN
+        found = []
+        with context("double"), nn.auto_forward():
+            for create_graph in (False, True):
+                xs = [nn.Variable.from_numpy_array(x, need_grad=j in row.wanted) for j, x in enumerate(arrays)]
+                (y,) = call(row, xs)
+                (g,) = autodiff.grad(y, xs[i], [np.full((2, 3), 1.5)], create_graph=create_graph)
+                found += [(0, y), (1, g)]
+            for create_graph in (False, True) if row.second and g.need_grad else ():
+                (second,) = autodiff.grad(
+                    F.sum(g), xs[i], create_graph=create_graph, retain_graph=True, allow_unused=True
+                )
+                found += [(2, second)] if second is not None else []
+        numbers = [order for order, v in found if not np.isnan(v.d[0, 0])]
+        for order in numbers:
+            apart[row.name] = min(order, apart.get(row.name, order))
+    assert apart == CONSTANT_FROM
+
+
+@pytest.mark.parametrize("name", ["asin", "acos", "atanh", "atan", "asinh", "acosh", "softsign"])
+def test_second_derivatives_at_the_ends_of_the_domain(name):
+    """PyTorch has these second derivatives too, except for `softsign` at zero and `acosh` below -1."""
+    at = np.array([-INF, -1e20, -2, -1, 1, 2, 1e20, INF, NAN], np.float32)
+    beyond, ends = [NAN] * 3, {"asin": (-INF, INF), "acos": (INF, -INF), "atanh": (-INF, INF)}
+    cube, root = 1e20**-2 * 2, 3**-1.5
+    expected = {
+        "asin": [*beyond, *ends.get(name, ()), *beyond, NAN],
+        "acos": [*beyond, *ends.get(name, ()), *beyond, NAN],
+        "atanh": [None, None, -4 / 9, *ends.get(name, ()), 4 / 9, None, None, NAN],
+        "atan": [0, cube * 0, 4 / 25, 0.5, -0.5, -4 / 25, 0, 0, NAN],
+        "asinh": [0, 0, 2 / 5**1.5, 2**-1.5, -(2**-1.5), -2 / 5**1.5, 0, 0, NAN],
+        "acosh": [None, None, 2 * root, None, -INF, -2 * root, 0, 0, NAN],
+        "softsign": [0, 0, 2 / 27, 0.25, -0.25, -2 / 27, 0, 0, NAN],
+    }[name]
+    with nn.auto_forward():
+        x = nn.Variable.from_numpy_array(at, need_grad=True)
+        for create_graph in (False, True):
+            (first,) = autodiff.grad(F.sum(getattr(F, name)(x)), x, create_graph=True)
+            (second,) = autodiff.grad(F.sum(first), x, create_graph=create_graph)
+            for point, a, b in zip(at, second.d.tolist(), expected, strict=True):
+                assert b is None or np.isclose(a, b, 1e-5, 1e-30, equal_nan=True), f"{point}: expected {b}, got {a}"
+
+
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_gradients_of_running_products_whose_parts_leave_the_range(kind, exclusive, reverse):
+    """The gradients are right where they are numbers, and infinite or zero only where they are out of range."""
+    huge, tiny = (1e30, 1e-30) if kind == "float" else (1e250, 1e-250)
+    cases = (
+        (huge, huge, tiny, tiny, 3.0),
+        (tiny, tiny, huge, huge, 3.0),
+        (huge, tiny, tiny, huge, huge, tiny),
+        (2.0, huge, huge, tiny, tiny, 0.0, 5.0),
+        (0.0, huge, huge, tiny, tiny),
+        (huge, huge, huge, 0.0, tiny, tiny),
+    )
+    for x in cases:
+        exact = [fractions.Fraction(v) for v in np.array(x, KINDS[kind]).tolist()]
+        n = len(x)
+        for gy in ([1.0] * n, [tiny] * n, [0.0] * (n - 1) + [1.0]):
+            weights = [fractions.Fraction(v) for v in np.array(gy, KINDS[kind]).tolist()]
+            expected = [fractions.Fraction(0)] * n
+            for out in range(n):
+                factors = range(out + exclusive, n) if reverse else range(out + 1 - exclusive)
+                for i in factors:
+                    expected[i] += weights[out] * math.prod(exact[j] for j in factors if j != i)
+            arrays = [np.array(x, KINDS[kind]), np.array(gy, KINDS[kind])]
+            check_product_gradients(
+                kind, arrays, expected, lambda v: F.cumprod(v, axis=-1, exclusive=exclusive, reverse=reverse)
+            )
+        if not exclusive and not reverse:
+            all_others = [math.prod(exact[:i] + exact[i + 1 :]) for i in range(n)]
+            for g in (1.0, tiny, huge):
+                weight = fractions.Fraction(float(KINDS[kind](g)))
+                arrays = [np.array(x, KINDS[kind]), np.array(g, KINDS[kind])]
+                check_product_gradients(kind, arrays, [weight * v for v in all_others], F.prod)
+
+
+def check_product_gradients(kind, arrays, expected, f):
+    """Compares the gradients of `f` at an array, for a gradient of the output, by kernel and rule, with exact ones."""
+    most = fractions.Fraction(float(np.finfo(KINDS[kind]).max))
+    wanted = [float(v) if abs(v) <= most else (INF if v > 0 else -INF) for v in expected]
+    for shape in ((-1,), (1, -1), (1, 1, -1)):
+        for create_graph in (False, True):
+            with context(kind), nn.auto_forward():
+                x = nn.Variable.from_numpy_array(arrays[0].reshape(shape), need_grad=True)
+                y = f(x)
+                (g,) = autodiff.grad(y, x, [arrays[1].reshape(y.shape)], create_graph=create_graph)
+            least = float(np.finfo(KINDS[kind]).tiny)
+            np.testing.assert_allclose(g.d.ravel(), wanted, 1e-5, least, err_msg=f"{arrays}, by rule: {create_graph}")
+
+
+def test_losses_near_the_largest_number():
+    """Losses and their gradients are finite where they are representable."""
+    for f, a, b, gy, value, slope in (
+        (lambda a, b: F.huber_loss(a, b, 0.25), 3e38, 0.0, 1.0, 1.5e38, 0.5),
+        (lambda a, b: F.huber_loss(a, b, 0.25), -3e38, 0.0, 2.0, 1.5e38, -1.0),
+        (lambda a, b: F.huber_loss(a, b, 1e-30), 2e38, -1e38, 1.0, 6e8, 2e-30),
+        (F.squared_error, 3e38, 0.0, 1e-3, INF, 6e35),
+        (F.squared_error, 0.0, 3e38, 1e-30, INF, -6e8),
+        (F.squared_error, 1e-30, 0.0, 3e38, 0.0, 6e8),
+    ):
+        with nn.auto_forward():
+            xs = [nn.Variable.from_numpy_array(np.array([v], np.float32), need_grad=True) for v in (a, b)]
+            for create_graph in (False, True):
+                y = f(*xs)
+                g = autodiff.grad(y, xs, [np.array([gy], np.float32)], create_graph=create_graph)
+                np.testing.assert_allclose([y.d[0], g[0].d[0], g[1].d[0]], [value, slope, -slope], 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_slopes_of_powers_of_subnormal_numbers(kind):
+    """The derivative `y x^(y - 1)` by the base is right, although the power alone may overflow."""
+    least = 1e-40 if kind == "float" else 1e-310
+    points = [(least, least), (least, -least), (3 * least, least), (least, 10 * least), (least, 1.0), (least, 0.0)]
+    points += [(least, 0.25), (0.0, 0.0), (0.0, 0.25), (0.0, 2.0), (0.0, -1.0), (2.0, least), (least, 2.0)]
+    x, p = np.array(points, KINDS[kind]).T.copy()
+    at_zero = {0.0: 0.0, 0.25: INF, 2.0: 0.0, -1.0: -INF}
+    with np.errstate(all="ignore"):
+        logarithm = np.log(np.abs(p.astype(np.float64))) + (p - 1.0) * np.log(x.astype(np.float64))
+        slopes = np.sign(p) * np.exp(logarithm)
+        expected = np.array([at_zero[q] if v == 0 else s for v, q, s in zip(x, p.tolist(), slopes, strict=True)])
+    with context(kind), nn.auto_forward():
+        xs = [nn.Variable.from_numpy_array(v, need_grad=True) for v in (x, p)]
+        for create_graph in (False, True):
+            (g,) = autodiff.grad(F.pow2(*xs), xs[0], [np.ones_like(x)], create_graph=create_graph)
+            np.testing.assert_allclose(g.d, expected.astype(KINDS[kind]), 1e-5, np.finfo(KINDS[kind]).tiny)

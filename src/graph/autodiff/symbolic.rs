@@ -134,7 +134,7 @@ pub(crate) struct RuleNode {
 impl RuleNode {
     /// The context in which its rule is built, if it is another one than its own. See [`Precision::of_rule`].
     ///
-    /// A rule that only moves elements, as that of an operation that does, is exact in the context of the operation.
+    /// If an operation only moves elements, its rule is exact in its own context.
     fn wide_context(&self) -> Result<Option<u16>> {
         let own = context::precision(self.context);
         if own.of_rule(&self.op) == own || self.op.user().is_some() {

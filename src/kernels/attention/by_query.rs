@@ -1,4 +1,4 @@
-//! Attention query by query, for arrays with infinities or NaN: a hidden row contributes nothing, whatever it holds.
+//! Attention query by query, for arrays with infinities or NaN: a hidden row contributes nothing, even if it holds NaN.
 //!
 //! Products of tiles multiply hidden rows by zero, which gives NaN for such rows.
 
