@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .. import functions as F
-from .._core import RangeError, ShapeError
+from .._core import CallError, RangeError, ShapeError
 from .._suggest import question
 from ..context import Context, context_scope, get_current_context
 
@@ -116,4 +116,8 @@ def metrics_of(metrics: Mapping[str, Measure | str] | Iterable[Measure | str] | 
         pairs: list[tuple[str, Any]] = list(metrics.items())
     else:
         pairs = [(each if isinstance(each, str) else getattr(each, "__name__", repr(each)), each) for each in metrics]
+    found = [name for name, _ in pairs]
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise CallError(f"fit: expected metrics of different names, got {twice!r} twice; a dict gives them names")
     return {name: _named("metrics", each, METRICS) if isinstance(each, str) else each for name, each in pairs}
