@@ -209,6 +209,19 @@ def load_checkpoint(
     return ready.values
 
 
+def values_of(path: str | os.PathLike[str]) -> Any:
+    """The `values` of a checkpoint, without its arrays.
+
+    Args:
+        path: Path of the file.
+
+    Raises:
+        ParameterError: If the file is malformed.
+        OSError: If it cannot be read.
+    """
+    return _read(Path(path), lambda entry: False)[1]["values"]
+
+
 def _parts(
     op: str,
     parameters: Mapping[str, Variable] | None,

@@ -1,5 +1,8 @@
 """Data sets cached in files: iterators that write the cache, and iterators that read it."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -98,3 +101,83 @@ def test_a_cache_of_a_csv_file(tmp_path):
     with data_iterator_csv_dataset(path.as_uri(), 3, cache_dir=tmp_path / "other") as batches:
         assert batches.next()[0].tolist() == [[1], [4], [7]]
     assert (tmp_path / "other/cache_info.csv").read_text() == "x\ny\n"
+
+
+def numbers(start, size=250):
+    """Returns a source of numbers from `start` on."""
+    return SimpleDataSource(lambda i: (np.int64(start + i),), size)
+
+
+def read(source):
+    """Returns all examples of an epoch."""
+    return [int(source._get_data(i)[0]) for i in range(source.size)]
+
+
+def test_two_writers_of_one_folder_keep_their_examples(tmp_path):
+    """Each reads what it wrote itself, if the other has the same examples; otherwise the older one raises."""
+    first = DataSourceWithFileCache(numbers(0), tmp_path)
+    same = DataSourceWithFileCache(numbers(0), tmp_path)
+    assert read(first) == read(same) == list(range(250))
+    assert len(list(tmp_path.glob("*.npy"))) == 3
+    old = CacheDataSource(tmp_path)
+    newer = DataSourceWithFileCache(numbers(1000), tmp_path)
+    assert read(newer) == list(range(1000, 1250))
+    with pytest.raises(OSError, match="cache_00000000_00000099"):
+        read(old)
+    assert len(list(tmp_path.glob("*.npy"))) == 3, "files of the older examples are removed"
+
+
+def test_a_write_that_ends_early_leaves_the_older_data_set(tmp_path):
+    """Not some files of the new one, which a reader would mix with the old ones."""
+
+    def load(i):
+        """Returns an example, and fails in the second file."""
+        if i > 150:
+            raise KeyError(i)
+        return (np.int64(-1),)
+
+    write_cache(numbers(0), tmp_path)
+    with pytest.raises(KeyError):
+        write_cache(SimpleDataSource(load, 250), tmp_path)
+    assert read(CacheDataSource(tmp_path)) == list(range(250))
+
+
+def test_objects_are_not_cached():
+    source = SimpleDataSource(lambda i: (np.array([{}]),), 3)
+    with pytest.raises(DataSourceWithFileCacheError, match="expected arrays of numbers for 'x0', got objects"):
+        DataSourceWithFileCache(source)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("use_thread", [False, True])
+@pytest.mark.parametrize("ends", ["close", "drop", "exit"])
+def test_a_fork_leaves_the_cache_and_does_not_wait_for_a_thread(use_thread, ends):
+    """A thread that reads is in the first process only, and so is the folder of the cache."""
+    code = f"""
+import os, signal, sys
+import numpy as np
+from kinnor.data.data_iterator import data_iterator_simple
+from kinnor.data.data_source import DataError
+batches = data_iterator_simple(lambda i: (np.int64(i),), 6, 2, use_thread={use_thread}, with_file_cache=True)
+batches.next()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    try:
+        assert batches.next()[0].tolist() == [2, 3] and not {use_thread}
+    except DataError as error:
+        assert {use_thread} and "after a fork" in str(error)
+    if {ends!r} == "close":
+        batches.close()
+    elif {ends!r} == "drop":
+        del batches
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+assert [batches.next()[0].tolist() for _ in range(2)] == [[2, 3], [4, 5]]
+folder = batches._data_source._folder
+assert folder.exists()
+batches.close()
+assert not folder.exists()
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

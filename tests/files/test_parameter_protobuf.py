@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kinnor as nn
+import kinnor.solvers as S
 from kinnor import ParameterError
 from kinnor.files import parameter_protobuf, schema
 from kinnor.parameter import get_parameter_or_create
@@ -81,3 +82,24 @@ def test_lengths_of_too_many_axes_are_not_read(tmp_path):
     with pytest.raises(ParameterError, match="expected at most 64 axes"):
         nn.load_parameters(tmp_path / "p.protobuf")
     assert time.process_time() - start < 0.5
+
+
+@pytest.mark.parametrize("kind", ["parameters", "states"])
+def test_values_beyond_single_precision_are_not_saved_as_infinite(tmp_path, kind):
+    """Protobuf files have single precision. The file that was there stays; infinite values are saved."""
+    path = tmp_path / "a.protobuf"
+    with nn.parameter_scope("", {}), nn.context_scope(nn.Context(["cpu:double"])):
+        w = get_parameter_or_create("w", None, np.ones(2))
+        solver = S.Adam()
+        solver.set_parameters({"w": w})
+        w.g = 1
+        solver.update()
+        array = solver.get_states()["w"].pstate["mean"] if kind == "states" else w
+        save = solver.save_states if kind == "states" else nn.save_parameters
+        array.d = np.array([np.inf, 1 + 1e-12])
+        save(path)
+        before = path.read_bytes()
+        array.d = np.array([np.inf, 1e39])
+        with pytest.raises(ParameterError, match=r"expected values of single precision .* got 1e\+39"):
+            save(path)
+        assert path.read_bytes() == before

@@ -159,3 +159,16 @@ def test_a_refused_checkpoint_changes_nothing(tmp_path, change):
         assert (solver.get_states()["v"].t, [each.state() for each in (a, b)]) == before[1:]
         assert (nn._core.random_state(), random.prng.get_state()[2]) == drawn
         assert [each.next()[0].tolist() for each in (a, b)] == [[2, 3], [2, 3]]
+
+
+@pytest.mark.parametrize("values", [None, 3, {"step": 3}])
+def test_fit_refuses_checkpoints_of_other_programs(tmp_path, values):
+    """Before it changes anything."""
+    module, solver = L.Linear(6, 3), S.Adam()
+    module(nn.Variable((8, 6)))
+    solver.set_parameters(module)
+    nn.save_checkpoint(tmp_path / "c", parameters=module.state_dict(), solvers={"solver": solver}, values=values)
+    module.state_dict()["W"].d = 5
+    with pytest.raises(nn.ParameterError, match="expected a checkpoint that fit has written"):
+        nn.fit(module, (X, Y), "cross_entropy", batch_size=8, checkpoint=tmp_path / "c", verbose=False)
+    assert (module.state_dict()["W"].d == 5).all()

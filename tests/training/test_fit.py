@@ -596,3 +596,35 @@ def test_an_iterator_that_stops_is_gone_through_in_each_epoch():
             callbacks=[lambda run: steps.append(run.step)],
         )  # fmt: skip
     assert steps == [2, 4, 6] and len(history.series("val_loss")) == 3
+
+
+@pytest.mark.parametrize("name", ["epoch", "loss", "learning_rate", "seconds", "val_loss"])
+def test_values_do_not_take_the_names_of_others(name):
+    """A metric named `loss` would stand in the history in place of the loss."""
+    with pytest.raises(nn.CallError, match=f"expected other names of values than fit's own, got '{name}'"):
+        fitted(network(), metrics={name: "accuracy"})
+
+    def model(x, t):
+        """Returns the loss, and another value under a name of fit's."""
+        y = PF.affine(x, 10)
+        return F.mean(F.softmax_cross_entropy(y, F.reshape(t, (-1, 1)))), {name: F.mean(y)}
+
+    with pytest.raises(nn.CallError, match="expected other names"):
+        nn.fit(model, TRAIN, epochs=1, verbose=False)
+
+
+def test_metrics_have_different_names():
+    with pytest.raises(nn.CallError, match="got '<lambda>' twice; a dict gives them names"):
+        fitted(network(), metrics=[lambda y, t: F.mean(y), lambda y, t: F.sum(y)])
+
+
+@pytest.mark.parametrize("use_thread", [False, True])
+@pytest.mark.parametrize("size", [5, 8, 13, 16])
+def test_an_iterator_for_validation_has_each_example_once(use_thread, size):
+    """In each epoch, also if its size is no multiple of the batch or smaller than one."""
+    images, labels = TEST[0][:size], TEST[1][:size]
+    with data_iterator_simple(lambda i: (images[i], labels[i]), size, 8, shuffle=True, use_thread=use_thread) as data:
+        history = fitted(network(), validation=data, epochs=3, solver=S.Sgd(0.0))
+    expected = fitted(network(), validation=(images, labels), epochs=3, solver=S.Sgd(0.0))
+    for name in ("val_loss", "val_accuracy"):
+        np.testing.assert_allclose(history.series(name), expected.series(name), rtol=1e-5)

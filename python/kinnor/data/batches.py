@@ -5,6 +5,7 @@ Knows batches, epochs and the thread. Sources load the examples.
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -28,7 +29,6 @@ from .data_source import (
 )
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
 
@@ -103,6 +103,7 @@ class DataIterator:
         self._wraps = 0
         self._turns = 0  # number of ended epochs of the source
         self._threaded = use_thread
+        self._process = os.getpid()
         data_source.reset()
         self._position = data_source.position
         self._thread = ThreadPoolExecutor(1, "kinnor-data") if use_thread else None
@@ -151,6 +152,9 @@ class DataIterator:
 
     def close(self) -> None:
         """Wait for the thread and close the source. Repeated calls have no effect."""
+        if os.getpid() != self._process:  # The source is still the other process's.
+            self._closed = True
+            return
         with self._alone("close"):
             if self._closed:
                 return
@@ -162,6 +166,11 @@ class DataIterator:
     @contextmanager
     def _alone(self, op: str) -> Iterator[None]:
         """Hold the lock of the iterator. Raises DataError if the source itself calls back while it is read."""
+        if self._thread is not None and os.getpid() != self._process:
+            raise DataError(
+                f"DataIterator.{op}: expected the process that made the iterator, got a fork of it, which has no "
+                "thread that reads; make iterators after a fork, or with use_thread=False"
+            )
         if self._reader == threading.get_ident():
             raise DataError(f"DataIterator.{op}: expected a call from outside of the source, got one while it is read")
         with self._lock:

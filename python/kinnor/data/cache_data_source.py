@@ -8,11 +8,16 @@ the variables. Each array file has a NumPy array for each variable. NNabla impor
 from __future__ import annotations
 
 import csv
+import hashlib
+import os
+import re
+import shutil
 import tempfile
 from bisect import bisect_right
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 import numpy as np
 
@@ -24,7 +29,6 @@ from ..files.steady import steadily
 from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from numpy.random import RandomState
@@ -241,10 +245,10 @@ class DataSourceWithFileCache(CacheDataSource):
     ) -> None:
         check_source("DataSourceWithFileCache", data_source)
         self._data_source = data_source
-        self._temporary = tempfile.TemporaryDirectory(prefix="kinnor-cache-") if cache_dir is None else None
-        folder = self._temporary.name if cache_dir is None and self._temporary else Path(cache_dir or "")
+        folder = Path(tempfile.mkdtemp(prefix="kinnor-cache-") if cache_dir is None else cache_dir)
+        self._remove = finalize(self, _removed, folder, os.getpid()) if cache_dir is None else lambda: None
         try:
-            write_cache(data_source, folder, prefix=cache_file_name_prefix)
+            self._written = write_cache(data_source, folder, prefix=cache_file_name_prefix)
             super().__init__(folder, shuffle, rng)
         except DataError as error:
             self._remove()
@@ -262,10 +266,9 @@ class DataSourceWithFileCache(CacheDataSource):
         if _core.is_nnabla():
             self._data_source.reset()
 
-    def _remove(self) -> None:
-        """Remove the temporary folder."""
-        if self._temporary is not None:
-            self._temporary.cleanup()
+    def _index(self) -> tuple[list[str], list[int]]:
+        """The names and lengths of the files that this source wrote, whoever has written to the folder since then."""
+        return [name for name, _ in self._written], [length for _, length in self._written]
 
     def close(self) -> None:
         """Close the original source, and remove temporary files."""
@@ -273,6 +276,12 @@ class DataSourceWithFileCache(CacheDataSource):
             self._data_source.close()
             self._remove()
         super().close()
+
+
+def _removed(folder: Path, process: int) -> None:
+    """Remove a temporary folder, unless in a fork of the process that made it."""
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _rows(path: Path) -> list[list[str]]:
@@ -288,16 +297,21 @@ def write_cache(
     source: DataSource,
     folder: str | os.PathLike[str],
     prefix: str = "cache",
-) -> None:
-    """Write a data set as a folder of arrays.
+) -> list[tuple[str, int]]:
+    """Write a data set as a folder of arrays. The names of the files depend on their contents.
+
+    A reader of an older data set in the folder therefore never gets examples of this one. Its files are removed last.
 
     Args:
         source: The data set. One epoch is written, in its order.
         folder: Path of the folder to create.
         prefix: Prefix of the file names.
 
+    Returns:
+        The name of each file, and its number of examples.
+
     Raises:
-        DataError: If the arrays of examples differ in shape.
+        DataError: If the arrays of examples differ in shape, or are objects.
         OSError: If a file cannot be written.
     """
     target = Path(folder)
@@ -310,16 +324,44 @@ def write_cache(
             for i in range(start, stop):
                 bar.to(i)
                 examples.append(source._get_data(i))
-            name = f"{prefix}_{start:08d}_{stop - 1:08d}.npy"
+            arrays = [_stacked(*each) for each in zip(source.variables, zip(*examples, strict=True), strict=True)]
+            name = f"{prefix}_{start:08d}_{stop - 1:08d}_{_digest(arrays)}.npy"
             with replacing(target / name) as temporary, temporary.open("wb") as file:
-                for variable, arrays in zip(source.variables, zip(*examples, strict=True), strict=True):
-                    shapes = {np.shape(array) for array in arrays}
-                    if len(shapes) != 1:
-                        raise DataError(f"write_cache: expected arrays of one shape for {variable!r}, got {shapes}")
-                    np.save(file, np.stack([np.asarray(array) for array in arrays]), allow_pickle=False)
+                for array in arrays:
+                    np.save(file, array, allow_pickle=False)
             index.append((name, stop - start))
+    path = target / "cache_index.csv"
+    older = [row[0] for row in _rows(path) if row] if path.exists() else []
     _write_rows(target / "cache_info.csv", [(name,) for name in source.variables])
-    _write_rows(target / "cache_index.csv", index)
+    _write_rows(path, index)
+    for name in set(older) - {name for name, _ in index}:
+        if OF_CACHES.fullmatch(name):
+            (target / name).unlink(missing_ok=True)
+    return index
+
+
+OF_CACHES = re.compile(r"[^/\\]+_\d{8}_\d{8}_[0-9a-f]{16}\.npy")
+"""Names of files that `write_cache` writes."""
+
+
+def _stacked(variable: str, values: Sequence[Any]) -> NDArray[Any]:
+    """The arrays of several examples as one."""
+    shapes = {np.shape(value) for value in values}
+    if len(shapes) != 1:
+        raise DataError(f"write_cache: expected arrays of one shape for {variable!r}, got {shapes}")
+    array = np.stack([np.asarray(value) for value in values])
+    if array.dtype.hasobject:
+        raise DataError(f"write_cache: expected arrays of numbers for {variable!r}, got objects")
+    return array
+
+
+def _digest(arrays: Sequence[NDArray[Any]]) -> str:
+    """A hash of arrays as 16 digits."""
+    digest = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _write_rows(path: Path, rows: Sequence[Sequence[Any]]) -> None:

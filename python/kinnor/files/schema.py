@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._core import ParameterError
 from .packages import needed
 
 if TYPE_CHECKING:
@@ -95,7 +96,19 @@ def fill_array(message: Any, values: NDArray[Any]) -> None:
     Args:
         message: A `Parameter` or `SolverStateParameter`.
         values: The array.
+
+    Raises:
+        ParameterError: If a value is beyond the range of single precision.
     """
+    with np.errstate(over="ignore"):
+        stored = np.ascontiguousarray(values, "<f4")
+    if values.dtype.kind == "f" and values.dtype.itemsize > stored.itemsize:
+        is_lost = np.isinf(stored) & np.isfinite(values)
+        if is_lost.any():
+            raise ParameterError(
+                f"save: expected values of single precision for NNabla's formats, got {values[is_lost][0]}; "
+                ".safetensors and .h5 keep double precision"
+            )
     message.shape.SetInParent()
     message.shape.dim.extend(values.shape)
-    message.data.append(np.ascontiguousarray(values, "<f4").tobytes())
+    message.data.append(stored.tobytes())

@@ -256,6 +256,8 @@ def get_parameter_or_create(
 def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None, extension: str | None = None) -> None:
     """Save parameters with their order, dtype and `need_grad`. The file is replaced atomically.
 
+    A `.protobuf` file holds all values in single precision.
+
     Args:
         path: Path that ends in `.safetensors`, `.h5` or `.protobuf`, or a file open for writing bytes. An open file
             is rewound to its start afterwards.

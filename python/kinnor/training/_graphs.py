@@ -25,6 +25,10 @@ MOST_GRAPHS = 8
 """The number of shapes of batches that static graphs are kept for."""
 
 
+OWN_NAMES = ("epoch", "learning_rate", "loss", "seconds")
+"""Names of the values that each row of a history has."""
+
+
 class BatchGraph(NamedTuple):
     """The graph of a batch: its inputs, the loss, and further values by name."""
 
@@ -106,6 +110,9 @@ class BatchGraphs:
             y, target = self._called(inputs[:-1], more), inputs[-1]
             loss = self.loss(y, target)
             values = {name: metric(y, target) for name, metric in self.metrics.items()}
+        for name in values:
+            if name in OWN_NAMES or str(name).startswith("val_"):
+                raise CallError(f"fit: expected other names of values than fit's own, got {name!r}")
         if not isinstance(loss, Variable):
             raise CallError(f"fit: expected a Variable as the loss, got {type(loss).__name__}")
         means = {name: _mean("metrics", name, value) for name, value in dict(values).items()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import _check, _core, solvers
 from .._core import CallError, ParameterError, RangeError, Variable
 from .._suggest import explained
-from ..checkpoint import load_checkpoint, save_checkpoint
+from ..checkpoint import load_checkpoint, save_checkpoint, values_of
 from ..core import Module
 from ..learning_rate_scheduler import PlateauScheduler
 from ..parameter import get_parameters
@@ -214,6 +214,8 @@ class _Worker:
             callback.on_train_begin(run)
         path = settings.checkpoint
         if path is not None and settings.resume and Path(path).exists():
+            if not isinstance(found := values_of(path), dict) or not set(self._values(0)) <= set(found):
+                raise ParameterError(f"fit: expected a checkpoint that fit has written, got another one: {path}")
             held: dict[str, Any] = {"solvers": {"solver": run.solver}, "iterators": _named(iterator)}
             values = load_checkpoint(path, parameters=run.parameters, **held)
             self._set_values(values)

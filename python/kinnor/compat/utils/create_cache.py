@@ -33,8 +33,8 @@ class CreateCache:
         ...     path = Path(folder, "a.csv")
         ...     _ = path.write_text("x,y\n1,2\n3,4\n")
         ...     CreateCache(path).create(Path(folder, "cache"))
-        ...     sorted(file.name for file in Path(folder, "cache").iterdir())
-        ['cache_00000000_00000001.npy', 'cache_index.csv', 'cache_info.csv', 'order.csv', 'original.csv']
+        ...     sorted(file.name for file in Path(folder, "cache").glob("*.csv"))
+        ['cache_index.csv', 'cache_info.csv', 'order.csv', 'original.csv']
     """
 
     def __init__(
