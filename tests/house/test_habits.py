@@ -394,6 +394,7 @@ def test_the_length_of_an_iterator_over_one_epoch():
         ("kinnor.load_parameters('model.safetensors', model)", "module.load_parameters(path) loads the parameters of"),
         ("model.load_state_dict('model.safetensors')", "load_parameters(path) of the module reads a file"),
         ("model.load_state_dict(kinnor.load_parameters('model.safetensors'))", "load_parameters(path) of the module"),
+        ("open('m.pt', 'w').close() or kinnor.load('m.pt')", "; torch.onnx.export writes a file that kinnor.onnx.load"),
         ("kinnor.load('model.safetensors')", "; load_parameters reads files of parameters"),
         ("kinnor.save({'y': x + 1}, 'model.nnp')", "; the order is path, outputs"),
         ("kinnor.onnx.save('model.onnx', {'y': x + 1})", "; the order is outputs, path"),
@@ -408,6 +409,11 @@ def test_the_length_of_an_iterator_over_one_epoch():
         ("layers.Conv2d(3, 4, 3, padding_mode='reflect')", "Conv2d: expected (in_channels"),
         ("layers.LSTM(3, 4, proj_size=2)", "a Linear after the layer is the projection"),
         ("layers.Linear(3, 4, activation='relu')", "the activation is a layer of its own"),
+        ("layers.ReLU(inplace=True)", "ReLU: expected (), got an argument 'inplace'; leave it out"),
+        (
+            "layers.GELU(approximate='tanh')",
+            "GELU: expected (), got an argument 'approximate'; gelu is the approximation",
+        ),
         ("layers.Dropout(rate=0.5)", "did you mean 'p'?"),
     ],
 )
