@@ -83,7 +83,7 @@ class Net:
             assert difference.max() <= most * step * 1.001
             assert (difference < step / 2).mean() >= equal
         held = {}
-        for root in next(iter(model._graphs.values())).roots:
+        for root in next(iter(model._cache.graphs.values())).roots:
             root.visit(lambda f: held.setdefault(f, f.info.type_name))
         counted = Counter(held.values())
         assert {name: counted[name] for name in functions} == functions
@@ -217,7 +217,7 @@ def test_scales_that_follow_from_the_numbers():
         np.testing.assert_allclose(found, wanted, atol=2e-5)
         np.testing.assert_allclose(found, plain(given), atol=2e-5)
     held = {}
-    next(iter(model._graphs.values())).roots[0].visit(lambda f: held.setdefault(f, f.info.type_name))
+    next(iter(model._cache.graphs.values())).roots[0].visit(lambda f: held.setdefault(f, f.info.type_name))
     assert Counter(held.values()) == {
         "DynamicQuantizeUint8": 1,
         "QuantizedAffine": 1,

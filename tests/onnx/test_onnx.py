@@ -221,7 +221,7 @@ def test_results_before_computed_shapes_are_reused():
         np.testing.assert_array_equal(y, h.ravel())
         found = h[h > 0]
         np.testing.assert_array_equal(large, found[found > found.mean()] if found.size else found)
-    assert len(model._graphs) == 3
+    assert len(model._cache.graphs) == 3
     model.get_parameters()["w"].d *= 2
     for _ in range(2):
         np.testing.assert_allclose(model(x)[2], 2 * (x @ w), 1e-5, 1e-6)

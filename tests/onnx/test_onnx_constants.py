@@ -231,7 +231,7 @@ def test_a_number_in_the_condition_of_a_loop_leaves_one_graph():
     x = np.ones((1, 2), np.float32)
     for k in (1, 2, 3):
         np.testing.assert_array_equal(model(x * k), 2 * k * x)
-    assert not model._is_computed_at_once and len(model._graphs) == 1
+    assert not model._is_computed_at_once and len(model._cache.graphs) == 1
 
 
 def test_computed_lengths_are_exact():
@@ -293,10 +293,10 @@ def test_graphs_of_all_shapes_share_weights_and_what_follows_from_them(make):
     for k in (*range(8), *range(7, -1, -1)):
         np.testing.assert_allclose(model(arrays[k]), wanted[k], rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(model(arrays[0]), first)
-    assert len(model._graphs) == 8
+    assert len(model._cache.graphs) == 8
     assert nn.memory_stats()["live"] - before < 2 * 4 * 64 * 1024  # the weight is packed once
     weights = []
-    for graph in model._graphs.values():
+    for graph in model._cache.graphs.values():
         graph.roots[0].visit(
             lambda f: weights.extend(x.data for x in f.inputs if x.parent is None and x.size > 1 << 13)
         )

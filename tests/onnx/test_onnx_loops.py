@@ -96,7 +96,7 @@ def images(*shapes):
 def functions_of(model):
     """Returns the number of functions in each graph of a model."""
     counts = []
-    for graph in model._graphs.values():
+    for graph in model._cache.graphs.values():
         found = set()
         for root in graph.roots:
             root.visit(found.add)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import reading
 from .expansion import number_in
+from .tensors import dtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +126,7 @@ class Counters:
         inputs = [self._steps(source, steps, depth - 1) for source in maker.input]
         if maker.op_type == "Cast":
             to = next(held.i for held in maker.attribute if held.name == "to")
-            return np.asarray(inputs[0]).astype(reading.dtype_of(to))
+            return np.asarray(inputs[0]).astype(dtype_of(to))
         return _OPERATIONS[maker.op_type](*inputs)
 
 

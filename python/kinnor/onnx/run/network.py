@@ -7,7 +7,6 @@ from collections import OrderedDict
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,7 +26,8 @@ from ..read.message import TensorFile
 from ..read.originals import Originals
 from ..read.trained import Uses, constant_nodes
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
-from .stages import StageEndsError, Stages, keep, readable
+from .graph_cache import GraphCache
+from .stages import StageEndsError, Stages, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from .static_graph import StaticGraph
 
 __all__ = ["Model", "load"]
-
-_MOST_LEFT = 256
-"""Limit on the shapes that are remembered after their graph was given inputs of other lengths."""
 
 _WITH_LEVELS = ("QGemm", "QuantizeLinear")
 """Operators that quantize with a constant scale."""
@@ -122,15 +119,7 @@ class Model:
         # Index of the node that ends the first stage because shapes depend on its input values.
         self._split: int | None = None
         self._lock = BuildLock("onnx.Model")
-        # By input structure, shapes and types: the first graph, and the pool from which calls take a graph.
-        self._graphs: dict[Any, StaticGraph] = {}
-        self._pools: dict[Any, GraphPool[StaticGraph]] = {}
-        # Pools by shapes and types alone, for a fast lookup in calls with arrays only.
-        self._known: dict[Any, GraphPool[StaticGraph]] = {}
-        # Keys whose graph was given inputs of other lengths.
-        self._left: dict[Any, None] = {}
-        # The parameters that graphs read, including graphs that are out of the cache but still run.
-        self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
+        self._cache = GraphCache()
         # Layers of levels are found by shapes.
         self._may_follow = bool(self.inputs) and not any(
             "QLinear" in node.op_type or node.op_type in _WITH_LEVELS for node in graph.node
@@ -235,41 +224,18 @@ class Model:
             self._originals.restore()
             self._originals = Originals()
             self._stages.folding = None
-            self._forget()
-
-    def _forget(self) -> None:
-        """Empties the cache of graphs. Running calls keep theirs."""
-        self._graphs.clear()
-        self._pools.clear()
-        self._known.clear()
-        self._left.clear()
+            self._cache.forget()
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock.held():
             self._originals.restore()  # a copy has its parameters in memory
-        state = {key: value for key, value in self.__dict__.items() if key != "_taken"}
-        return {**state, "_originals": Originals(), "_graphs": {}, "_pools": {}, "_known": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._taken = WeakKeyDictionary()
+        return {**self.__dict__, "_originals": Originals()}
 
     def _release(self) -> None:
         """Frees parameters that no graph reads, unless later stages of the model are still to be built."""
         if self._stages.folding is None or self._split is not None or self._is_computed_at_once:
             return
-        self._originals.release(set[Variable]().union(*self._taken.values()))
-
-    def _note_taken(self, pool: GraphPool[StaticGraph], graph: StaticGraph) -> None:
-        """Records the parameters that a graph reads."""
-        taken: set[Variable] = set()
-        for root in graph.roots:
-            root.visit(lambda f: taken.update(f.inputs))
-        given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
-        taken.update(value.variable for value in given if not value.known)
-        taken.intersection_update(self._parameters.values())
-        self._taken.setdefault(pool, set()).update(taken)
-        self._restore(taken)
+        self._originals.release(self._cache.taken())
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -290,9 +256,10 @@ class Model:
             OnnxError: If the network cannot be built for these inputs, or an integer is too large for float64. Also if
                 parameters must be reloaded and the file has changed.
         """
-        if self._known:
+        known = self._cache.known
+        if known:
             arrays = args if not named else [named[name] for name in self.inputs if name in named]
-            pool = self._known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
+            pool = known.get(tuple([(type(x), x.shape, x.dtype) for x in arrays if isinstance(x, np.ndarray)]))
             if pool is not None and len(arrays) == len(args) + len(named) == len(self.inputs):
                 try:
                     graph = pool.get()
@@ -322,7 +289,7 @@ class Model:
                     DIFFERENTIATES.reset(token)
             made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
             return made[0] if len(made) == 1 else tuple(made)
-        pool = self._pools.get(self._key(given))
+        pool = self._cache.pools.get(self._key(given))
         taken = pool.take() if pool is not None else None
         if pool is None or taken is None:
             with self._lock.held():
@@ -364,7 +331,7 @@ class Model:
 
         If shapes depend on computed values, it is the first stage only.
         """
-        pool = self._pools.get(self._key(given))
+        pool = self._cache.pools.get(self._key(given))
         graph = None if pool is None else pool.free()
         if pool is not None and graph is not None:
             return pool, graph
@@ -382,60 +349,31 @@ class Model:
             return GraphPool(), self._stages.graph(inputs, values)
         graph = self._stages.graph(inputs, values, self._split, following)
         # The key is computed again, as building may have found inputs on which shapes depend.
-        pool = self._pool(self._key(given), graph)
-        pool.add()
-        self._note_taken(pool, graph)
+        pool = self._cache.add(self._key(given), graph)
+        taken = self._cache.read_by(graph, set(self._parameters.values()))
+        self._cache.note_taken(pool, taken)
+        self._restore(taken)
         self._release()
         self._note_known(given, pool)
         return pool, graph
 
-    def _pool(self, key: Any, graph: StaticGraph) -> GraphPool[StaticGraph]:
-        """Returns the pool of a key, which a graph opens if there is none."""
-        pool = self._pools.get(key)
-        if pool is None:
-            pool = GraphPool()
-            keep(self._graphs, key, graph)
-            self._pools = {k: self._pools.get(k, pool) for k in self._graphs}
-            self._known.clear()
-        return pool
-
     def _note_known(self, given: Mapping[str, Any], pool: GraphPool[StaticGraph]) -> None:
-        """Enters a pool for the fast lookup."""
-        if not self._fixed and parts(given).keys() == given.keys():
-            self._known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = pool
+        """Enters a pool for the fast lookup, if no shape depends on a value."""
+        if not self._fixed:
+            self._cache.note_known(given, pool)
 
     def _moved(self, given: Mapping[str, Any]) -> tuple[GraphPool[StaticGraph], StaticGraph] | None:
-        """Gives the oldest free graph inputs of other lengths. Returns it and its new pool, or None if none fits.
-
-        Shapes that come back after their graph was moved get a graph of their own.
-        """
+        """Gives the oldest free graph inputs of other lengths. Returns it and its new pool, or None if none fits."""
         key = self._key(given)
-        if key in self._left or any(isinstance(x, np.ndarray) and not x.size for x in given.values()):
-            return None  # nodes may differ for arrays without elements
-        kinds = [(name, x.ndim, x.dtype) for name, x in given.items() if isinstance(x, np.ndarray)]
-        for old, first in self._graphs.items():
-            pool = self._pools[old]
-            if first.following is None or [(n, len(shape), np.dtype(d)) for n, shape, d, _ in old[1]] != kinds:
-                continue
-            graph = pool.free()
-            if graph is None:
-                continue
-            taken = self._taken.get(pool, set())
-            if not pool.remove():
-                del self._graphs[old], self._pools[old]
-                self._known.clear()
-            while len(self._left) >= _MOST_LEFT:
-                del self._left[next(iter(self._left))]
-            self._left[old] = None
+        for graph, taken in self._cache.take_other(key, given):
             try:
                 self._stages.move(graph, given)
-            except Exception:
-                return None  # building the graph anew shows if the inputs are wrong
-            moved = self._pool(key, graph)
-            moved.add()
-            self._taken.setdefault(moved, set()).update(taken)
-            self._note_known(given, moved)
-            return moved, graph
+            except (Error, NeedsValuesError):
+                return None  # these lengths need other functions, or are wrong: building the graph anew shows it
+            pool = self._cache.add(key, graph)
+            self._cache.note_taken(pool, taken)
+            self._note_known(given, pool)
+            return pool, graph
         return None
 
     def _built(
@@ -496,7 +434,7 @@ class Model:
                         f"the values of {sorted(needed.names)}"
                     ) from None
                 self._fixed |= names
-                self._forget()
+                self._cache.forget()
 
 
 def _frozen_inputs(node: Any) -> list[str]:

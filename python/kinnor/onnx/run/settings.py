@@ -33,7 +33,24 @@ class _Entries:
     def __init__(self) -> None:
         self._entries: dict[str, str] = {}
 
-    def _get(self, key: str) -> str:
+    def _add_entry(self, key: str, value: str) -> None:
+        """Add a setting by name.
+
+        Args:
+            key: Its name.
+            value: Its value.
+        """
+        self._entries[key] = value
+
+    def _entry(self, key: str) -> str:
+        """Returns a setting that was added.
+
+        Args:
+            key: Its name.
+
+        Raises:
+            ArgumentError: If it was not added.
+        """
         if key not in self._entries:
             raise ArgumentError(f"{type(self).__name__}: expected a setting that was added, got {key!r}")
         return self._entries[key]
@@ -71,25 +88,8 @@ class SessionOptions(_Entries):
         self.use_deterministic_compute = False
         self.use_per_session_threads = True
 
-    def add_session_config_entry(self, key: str, value: str) -> None:
-        """Add a setting by name.
-
-        Args:
-            key: Its name.
-            value: Its value.
-        """
-        self._entries[key] = value
-
-    def get_session_config_entry(self, key: str) -> str:
-        """Returns a setting that was added.
-
-        Args:
-            key: Its name.
-
-        Raises:
-            ArgumentError: If it was not added.
-        """
-        return self._get(key)
+    add_session_config_entry = _Entries._add_entry
+    get_session_config_entry = _Entries._entry
 
     def add_free_dimension_override_by_name(self, name: str, length: int) -> None:
         """Accepts the length of an open axis. Lengths follow from the arrays of each call.
@@ -148,22 +148,5 @@ class RunOptions(_Entries):
         self.only_execute_path_to_fetches = False
         self.terminate = False
 
-    def add_run_config_entry(self, key: str, value: str) -> None:
-        """Add a setting by name.
-
-        Args:
-            key: Its name.
-            value: Its value.
-        """
-        self._entries[key] = value
-
-    def get_run_config_entry(self, key: str) -> str:
-        """Returns a setting that was added.
-
-        Args:
-            key: Its name.
-
-        Raises:
-            ArgumentError: If it was not added.
-        """
-        return self._get(key)
+    add_run_config_entry = _Entries._add_entry
+    get_run_config_entry = _Entries._entry

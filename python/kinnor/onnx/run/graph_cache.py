@@ -1,0 +1,139 @@
+"""The graphs of a model by the shapes of its inputs, and the pools from which calls take them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ..._core import Variable
+from ..._graph_pool import GraphPool
+from ..read.containers import leaves, parts
+from .stages import keep
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping
+
+    from .static_graph import StaticGraph
+
+__all__ = ["GraphCache"]
+
+_MOST_LEFT = 256
+"""Limit on the shapes that are remembered after their graph was given inputs of other lengths."""
+
+
+class GraphCache:
+    """Caches the graphs of a model. Only the lookup of `known` is safe without the lock of the model.
+
+    Attributes:
+        graphs: The first graph by key: structure, shapes and types of the inputs.
+        pools: The pool of all graphs for a key.
+        known: Pools by types and shapes of arrays alone, for a fast lookup in calls with arrays only.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: dict[Any, StaticGraph] = {}
+        self.pools: dict[Any, GraphPool[StaticGraph]] = {}
+        self.known: dict[Any, GraphPool[StaticGraph]] = {}
+        # Keys whose graph was given inputs of other lengths.
+        self._left: dict[Any, None] = {}
+        # The parameters that graphs read, including graphs that are out of the cache but still run.
+        self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
+
+    def __reduce__(self) -> tuple[type[GraphCache], tuple[()]]:
+        return GraphCache, ()  # a copy of a model builds graphs of its own
+
+    def forget(self) -> None:
+        """Empties the cache. Running calls keep their graphs."""
+        self.graphs.clear()
+        self.pools.clear()
+        self.known.clear()
+        self._left.clear()
+
+    def add(self, key: Any, graph: StaticGraph) -> GraphPool[StaticGraph]:
+        """Counts a graph in the pool of its key, which it opens if there is none. Returns the pool.
+
+        Args:
+            key: The key.
+            graph: The graph. The caller puts it into the pool after its use.
+        """
+        pool = self.pools.get(key)
+        if pool is None:
+            pool = GraphPool()
+            keep(self.graphs, key, graph)
+            self.pools = {k: self.pools.get(k, pool) for k in self.graphs}
+            self.known.clear()
+        pool.add()
+        return pool
+
+    def note_known(self, given: Mapping[str, Any], pool: GraphPool[StaticGraph]) -> None:
+        """Enters a pool for the fast lookup, if all inputs are arrays.
+
+        Args:
+            given: The inputs by name.
+            pool: The pool.
+        """
+        if parts(given).keys() == given.keys():
+            self.known[tuple((np.ndarray, x.shape, x.dtype) for x in given.values())] = pool
+
+    def take_other(self, key: Any, given: Mapping[str, Any]) -> Iterator[tuple[StaticGraph, set[Variable]]]:
+        """Takes a free graph for inputs of other lengths out of the cache.
+
+        Shapes that come back after their graph was taken get a graph of their own, and so do arrays without elements,
+        for which nodes may differ.
+
+        Args:
+            key: The key of the inputs.
+            given: The inputs by name.
+
+        Yields:
+            The oldest free graph that fits, and the parameters that it reads; or nothing.
+        """
+        arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
+        if key in self._left or not all(x.size for x in arrays.values()):
+            return
+        kinds = [(name, x.ndim, x.dtype) for name, x in arrays.items()]
+        for old, first in self.graphs.items():
+            pool = self.pools[old]
+            if first.following is None or [(n, len(shape), np.dtype(d)) for n, shape, d, _ in old[1]] != kinds:
+                continue
+            graph = pool.free()
+            if graph is None:
+                continue
+            taken = self._taken.get(pool, set())
+            if not pool.remove():
+                del self.graphs[old], self.pools[old]
+                self.known.clear()
+            while len(self._left) >= _MOST_LEFT:
+                del self._left[next(iter(self._left))]
+            self._left[old] = None
+            yield graph, taken
+            return
+
+    def read_by(self, graph: StaticGraph, parameters: Container[Variable]) -> set[Variable]:
+        """Returns the parameters that a graph reads.
+
+        Args:
+            graph: The graph.
+            parameters: The parameters of the model.
+        """
+        found: set[Variable] = set()
+        for root in graph.roots:
+            root.visit(lambda f: found.update(f.inputs))
+        given = (value for _, held in graph.outputs if held is not None for value in leaves(held))
+        found.update(value.variable for value in given if not value.known)
+        return {x for x in found if x in parameters}
+
+    def note_taken(self, pool: GraphPool[StaticGraph], taken: set[Variable]) -> None:
+        """Notes parameters that the graphs of a pool read.
+
+        Args:
+            pool: The pool.
+            taken: The parameters.
+        """
+        self._taken.setdefault(pool, set()).update(taken)
+
+    def taken(self) -> set[Variable]:
+        """Returns the parameters that any graph reads."""
+        return set[Variable]().union(*self._taken.values())
