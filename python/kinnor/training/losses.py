@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .. import functions as F
 from .._core import CallError, RangeError, ShapeError
-<<<<<<< HEAD
 from .._suggest import spelled
-=======
-from .._suggest import question
->>>>>>> 0158fa04e1ab32cb227a2aa8cb5d6f1f78ba9159
 from ..context import Context, context_scope, get_current_context
 
 if TYPE_CHECKING:
@@ -187,13 +183,9 @@ def metrics_of(
         pairs: list[tuple[str, Any]] = list(metrics.items())
     else:
         pairs = [(each if isinstance(each, str) else getattr(each, "__name__", repr(each)), each) for each in metrics]
-<<<<<<< HEAD
-    known = {**METRICS, "accuracy": _accuracy_for(loss)}
-    return {name: _named("metrics", each, known) if isinstance(each, str) else each for name, each in pairs}
-=======
     found = [name for name, _ in pairs]
     twice = next((name for name in found if found.count(name) > 1), None)
     if twice is not None:
         raise CallError(f"fit: expected metrics of different names, got {twice!r} twice; a dict gives them names")
-    return {name: _named("metrics", each, METRICS) if isinstance(each, str) else each for name, each in pairs}
->>>>>>> 0158fa04e1ab32cb227a2aa8cb5d6f1f78ba9159
+    known = {**METRICS, "accuracy": _accuracy_for(loss)}
+    return {name: _named("metrics", each, known) if isinstance(each, str) else each for name, each in pairs}
