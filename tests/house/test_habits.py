@@ -348,7 +348,7 @@ def test_a_device_in_place_of_a_type():
 def test_retained_gradients_of_two_backward_runs():
     loss = names()["loss"]
     loss.backward()
-    loss.backward()  # What the error about `retain_graph` says: the graph is kept.
+    loss.backward()  # The graph is kept, as the error about `retain_graph` says.
 
 
 def test_negative_labels_give_no_loss_and_no_gradient():
@@ -429,3 +429,10 @@ def test_parts_of_a_sequence():
     chain = nn.Sequential(model[0], L.ReLU(), L.Linear(2, 2))
     part = chain[:2]
     assert list(part) == list(chain)[:2] and list(part.state_dict()) == list(chain.state_dict())[:2]
+
+
+def test_the_list_for_stubtest_has_the_absent_attributes():
+    lines = (ROOT / "tools/stubtest-allowlist").read_text().splitlines()
+    for name, table in (("Variable", _foreign_names.VARIABLE), ("NdArray", _foreign_names.ARRAY)):
+        (listed,) = [line for line in lines if line.startswith(rf"kinnor\._core\.{name}\.(")]
+        assert listed.partition("(")[2].rstrip(")").split("|") == sorted(table)
