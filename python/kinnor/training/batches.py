@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import _check
+from .. import _check, _core
 from .._core import CallError, ShapeError
 from ..data.data_iterator import DataIterator
 
@@ -64,22 +64,28 @@ class OfArrays(Batches):
 
 
 class OfIterator(Batches):
-    """The whole batches of a data iterator."""
+    """The batches of a data iterator: whole ones for training, and each example once for validation."""
 
-    def __init__(self, iterator: DataIterator) -> None:
+    def __init__(self, iterator: DataIterator, is_training: bool) -> None:
         self.iterator: DataIterator = iterator
+        self.takes_rest = not (is_training or iterator._stop_exhausted or _core.is_nnabla())
 
     def __len__(self) -> int:
-        return max(1, self.iterator.size // self.iterator.batch_size)
+        whole, rest = divmod(self.iterator.size, self.iterator.batch_size)
+        return max(1, whole + (rest > 0 and self.takes_rest))
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch."""
+        if self.takes_rest and self.iterator.position:  # The last batch had examples of the next epoch.
+            self.iterator._reset()
+        left = self.iterator.size
         for _ in range(len(self)):
             try:
                 batch = self.iterator.next()
             except StopIteration:
                 batch = iter(self.iterator).next()
-            yield batch
+            yield tuple(each[:left] for each in batch) if self.takes_rest else batch
+            left -= self.iterator.batch_size
 
 
 class OfCollection(Batches):
@@ -104,14 +110,14 @@ def batches(data: Any, batch_size: int, is_training: bool, shuffle: bool = True)
     Args:
         data: A tuple of arrays, a `DataIterator`, or a collection of batches with a length.
         batch_size: Number of rows of a batch, of arrays.
-        is_training: True to leave out rows that do not fill a batch, of arrays.
+        is_training: True to leave out rows that do not fill a batch.
         shuffle: True for a random order, of arrays for training.
 
     Raises:
         CallError: If it is something else.
     """
     if isinstance(data, DataIterator):
-        return OfIterator(data)
+        return OfIterator(data, is_training)
     if isinstance(data, tuple) and data and all(hasattr(each, "shape") for each in data):
         return OfArrays(data, batch_size, is_training, shuffle)
     if hasattr(data, "__len__") and hasattr(data, "__iter__") and not hasattr(data, "shape") and len(data):
