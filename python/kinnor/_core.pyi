@@ -847,7 +847,7 @@ def is_born_since(v: Variable, since: int) -> bool:
     """True if a function made at `since` or later, on the scale of `births`, computes `v`."""
 
 def plan_is_plain() -> bool:
-    """Whether plans run function by function."""
+    """True if plans run function by function."""
 
 def set_plan_is_plain(on: bool) -> None:
     """Sets `plan_is_plain`."""

@@ -85,13 +85,14 @@ def save_checkpoint(
         parameters: Variables by name; by default `nn.get_parameters(grad_only=False)`.
         solvers: Solvers by names of your choice, with their states.
         iterators: Data iterators by names of your choice, with their positions.
-        values: Any value that JSON can hold, such as the number of the step.
+        values: Any value that JSON can hold, such as the number of the step. Numbers of NumPy are loaded as Python's.
         communicator: The processes of the program, which all call this; the first one writes.
         shards: True if each process writes its own file with the arrays that the first process lacks: states of a
             `ShardedSolver`, parts of divided layers, its stage of a pipeline. Otherwise the first process gathers them.
 
     Raises:
         ParameterError: If a name cannot be loaded again, or if processes have different arrays under one name.
+        TypeError: If JSON cannot hold `values`.
         OSError: If a file cannot be written.
 
     Examples:
@@ -134,7 +135,7 @@ def save_checkpoint(
         whole = values_of if communicator is None else gathered(values_of, places, tables, communicator)
     if rank == 0:
         about = {"kinnor": 1, "processes": [json.loads(text) for text in told], "values": values}
-        text = np.frombuffer(json.dumps(about | {"shards": files, "joined": joined}).encode(), np.uint8)
+        text = np.frombuffer(json.dumps(about | {"shards": files, "joined": joined}, default=_plain).encode(), np.uint8)
         flags = {name: table[name][4] for table in reversed(tables) for name in table}
         _write(target, [(ABOUT, text, False), *((name, array, flags[name]) for name, array in whole.items())])
         _remove_others(target, files)
@@ -207,6 +208,13 @@ def load_checkpoint(
             _own(solver).set_states(before[name])
         raise
     return ready.values
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number of NumPy as JSON has it. Raises TypeError for what JSON cannot hold."""
+    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+        return value.item()
+    raise TypeError(f"save_checkpoint: expected `values` that JSON can hold, got {type(value).__name__}")
 
 
 def values_of(path: str | os.PathLike[str]) -> Any:

@@ -494,3 +494,20 @@ def test_text_and_modules_run_as_programs(tmp_path):
         done = python("-m", "kinnor.compat.nnabla", option)
         assert done.returncode == 1
         assert "expected" in done.stderr
+
+
+def test_names_of_arrays_are_tuples(tmp_path):
+    """Programs add them to tuples of their own."""
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,4\n")
+    out = run(f"""
+        import numpy as np
+        from nnabla.utils.data_iterator import data_iterator_csv_dataset, data_iterator_simple
+        for arguments in ({{}}, {{"with_file_cache": True}}, {{"with_memory_cache": True}}):
+            for batches in (
+                data_iterator_simple(lambda i: (np.zeros(1),), 3, 2, **arguments),
+                data_iterator_csv_dataset({str(tmp_path / "a.csv")!r}, 2, **arguments),
+            ):
+                print(type(batches.variables).__name__)
+                batches.close()
+    """)
+    assert out == ["tuple"] * 6

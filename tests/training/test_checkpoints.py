@@ -172,3 +172,24 @@ def test_fit_refuses_checkpoints_of_other_programs(tmp_path, values):
     with pytest.raises(nn.ParameterError, match="expected a checkpoint that fit has written"):
         nn.fit(module, (X, Y), "cross_entropy", batch_size=8, checkpoint=tmp_path / "c", verbose=False)
     assert (module.state_dict()["W"].d == 5).all()
+
+
+def test_values_may_be_numbers_of_numpy(tmp_path):
+    """A callback of fit may log them. Whatever JSON cannot hold is refused, and the file stays."""
+    path = tmp_path / "c"
+    values = {"a": np.float32(0.5), "b": [np.int64(3), np.bool_(True)], "c": float("nan")}
+    nn.save_checkpoint(path, parameters={}, values=values)
+    found = nn.load_checkpoint(path, parameters={})
+    assert found["a"] == 0.5 and found["b"] == [3, True] and found["c"] != found["c"]
+    before = path.read_bytes()
+    for refused in (nn.Variable((1,)), np.zeros(2), np.complex64(1j), {1}):
+        with pytest.raises(TypeError, match="expected `values` that JSON can hold"):
+            nn.save_checkpoint(path, parameters={}, values=refused)
+    assert path.read_bytes() == before
+    logs = {"on_epoch_end": lambda run: run.logs.update(mine=np.float32(1.5))}
+    module = L.Linear(6, 3)
+    history = nn.fit(
+        module, (X, Y), "cross_entropy", epochs=1, callbacks=logs.values(), checkpoint=tmp_path / "f", verbose=False
+    )
+    again = nn.fit(module, (X, Y), "cross_entropy", epochs=1, checkpoint=tmp_path / "f", verbose=False)
+    assert again.series("mine") == history.series("mine") == [1.5]

@@ -616,15 +616,3 @@ def test_values_do_not_take_the_names_of_others(name):
 def test_metrics_have_different_names():
     with pytest.raises(nn.CallError, match="got '<lambda>' twice; a dict gives them names"):
         fitted(network(), metrics=[lambda y, t: F.mean(y), lambda y, t: F.sum(y)])
-
-
-@pytest.mark.parametrize("use_thread", [False, True])
-@pytest.mark.parametrize("size", [5, 8, 13, 16])
-def test_an_iterator_for_validation_has_each_example_once(use_thread, size):
-    """In each epoch, also if its size is no multiple of the batch or smaller than one."""
-    images, labels = TEST[0][:size], TEST[1][:size]
-    with data_iterator_simple(lambda i: (images[i], labels[i]), size, 8, shuffle=True, use_thread=use_thread) as data:
-        history = fitted(network(), validation=data, epochs=3, solver=S.Sgd(0.0))
-    expected = fitted(network(), validation=(images, labels), epochs=3, solver=S.Sgd(0.0))
-    for name in ("val_loss", "val_accuracy"):
-        np.testing.assert_allclose(history.series(name), expected.series(name), rtol=1e-5)

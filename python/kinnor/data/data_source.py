@@ -214,7 +214,7 @@ class DataSource:
     @property
     def variables(self) -> Sequence[str]:
         """The names of the arrays of an example."""
-        return self._variables
+        return tuple(self._variables) if _core.is_nnabla() else self._variables
 
     def next(self) -> Sequence[Any]:
         """The next example.
