@@ -38,8 +38,6 @@ def names():
     solver.set_parameters(model)
     data = (values, values[:, :2])
     history = nn.fit(model, data, "mse", validation=data, epochs=1, verbose=False)
-    data = (values, values[:, :2])
-    history = nn.fit(model, data, "mse", validation=data, epochs=1, verbose=False)
     loss = model(x).sum()
     model.save_parameters("model.safetensors")
     return {
