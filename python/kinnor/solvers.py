@@ -82,6 +82,7 @@ class Solver(_core.Solver):
     """
 
     _arguments: dict[str, Any]
+    """The arguments of the constructor by name."""
 
     def set_parameters(
         self,

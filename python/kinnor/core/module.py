@@ -49,6 +49,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z](?![A-Z]))|(?<=[A-Z])(?=[A-Z][a-z])")
 """The places between words of the name of a class: `LeakyReLU` is `leaky_relu`."""
 
 _WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
+"""The places in a class name before which NNabla's names have an underscore."""
 
 
 _ELSEWHERE = {
@@ -78,6 +79,7 @@ class _Called(threading.local):
 
 
 _called = _Called()
+"""The modules of this thread whose calls are running."""
 
 
 listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []

@@ -141,15 +141,25 @@ class _Settings(NamedTuple):
     """Arguments of `fit` as they were given."""
 
     epochs: int
+    """Number of epochs in all."""
     schedule: BaseLearningRateScheduler | None
+    """The schedule of learning rates, or None."""
     monitor: str | None
+    """Name of the value that a `PlateauScheduler` follows, or None for the default."""
     weight_decay: float
+    """Rate of the weight decay; 0 for none."""
     clip_norm: float
+    """Largest common norm of all gradients; 0 for no limit."""
     accumulate: int
+    """Number of batches for an update."""
     checkpoint: str | os.PathLike[str] | None
+    """Path of the checkpoint, or None."""
     resume: bool
+    """Whether to go on from the checkpoint if the file exists."""
     parameters: Module | Mapping[str, Variable] | None
+    """A module or parameters by name, or None for the model or the current scope."""
     verbose: bool
+    """Whether to print a line for each epoch."""
 
 
 class _Stopped(Exception):
