@@ -320,6 +320,7 @@ sys.meta_path.insert(0, _Paths)
 if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any other.
 
     def __getattr__(name: str) -> Any:
+        """Imports a module, or the module that defines a name, on first use."""
         if name in LAZY or name in LAZY_NAMES:
             import importlib
 
@@ -336,4 +337,5 @@ if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any 
 
 
 def __dir__() -> list[str]:
+    """Lists the names, those of modules that are imported on first use among them."""
     return sorted([*globals(), *LAZY, *LAZY_NAMES])

@@ -27,4 +27,5 @@ __all__ = sorted(set(__all__))
 
 
 def __getattr__(name: str) -> NoReturn:
+    """Raises AttributeError with a hint at a similar name."""
     raise AttributeError(absence(f"{__name__}.{name}", __all__))

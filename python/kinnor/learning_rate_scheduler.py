@@ -265,4 +265,5 @@ def _at_least(op: str, name: str, value: Any, least: int) -> Any:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
+        """Raises AttributeError with a hint at a similar name."""
         raise AttributeError(absence(f"{__name__}.{name}", __all__))

@@ -190,6 +190,7 @@ class Solver(_core.Solver):
     if not TYPE_CHECKING:
 
         def __setattr__(self, name: str, value: Any) -> None:
+            """Refuses to set arguments such as the learning rate, on which an assignment would have no effect."""
             if name in _FIXED and type(self).__module__ == __name__:
                 raise AttributeError(
                     f"{type(self).__name__!r} object has no attribute {name!r} to set; set_learning_rate(rate) changes "
@@ -198,6 +199,7 @@ class Solver(_core.Solver):
             super().__setattr__(name, value)
 
         def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, with the text to write instead of a name of another framework."""
             from ._foreign_names import SOLVER  # On a mistake only, not on import.
 
             hint = f"; write {SOLVER[name]}" if name in SOLVER else ""
@@ -383,5 +385,6 @@ __all__ = ["Solver", "SolverState", *_classes]
 
 
 def __getattr__(name: str) -> type[Solver]:
+    """Raises AttributeError with a hint at a similar name."""
     # The signature also lets type checkers accept the generated classes.
     raise AttributeError(absence(f"{__name__}.{name}", __all__))

@@ -327,4 +327,5 @@ def data_iterator_cache(
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
+        """Raises AttributeError with a hint at a similar name."""
         raise AttributeError(absence(f"{__name__}.{name}", __all__))

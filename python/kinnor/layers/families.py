@@ -39,6 +39,7 @@ class Row:
         self.name, self.base, self.summary, self.example, self.attributes = name, base, summary, example, attributes
 
     def __get__(self, instance: object, owner: object = None) -> str:
+        """Returns the docstring, which is built when it is read."""
         return self.doc()
 
     def doc(self) -> str:

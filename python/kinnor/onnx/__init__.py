@@ -45,4 +45,5 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
+        """Raises AttributeError with a hint at a similar name."""
         raise AttributeError(absence(f"{__name__}.{name}", __all__))

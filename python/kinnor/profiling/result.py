@@ -225,6 +225,7 @@ class Profile:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError, with the text to write instead of a name of another framework."""
             from .._foreign_names import PROFILE  # On a mistake only.
 
             hint = f"; write {PROFILE[name]}" if name in PROFILE else ""

@@ -256,7 +256,7 @@ class _Worker:
             callback.on_epoch_begin(self.run)
 
     def _following(self, e: int) -> Iterator[Batch]:
-        """The batches of an epoch, the one that the first graph was built for included."""
+        """The batches of epoch `e`. The first epoch begins with the batch that was read to build the graph."""
         if self.first is not None and self.data.iterator is not None:
             yield self.first
         self.first = None

@@ -245,12 +245,14 @@ class Model:
         self._left.clear()
 
     def __getstate__(self) -> dict[str, Any]:
+        """Returns the state to copy or pickle: all parameters, and no built graphs."""
         with self._lock.held():
             self._originals.restore()  # a copy has its parameters in memory
         state = {key: value for key, value in self.__dict__.items() if key != "_taken"}
         return {**state, "_originals": Originals(), "_graphs": {}, "_pools": {}, "_known": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restores an unpickled network, whose graphs are built again on use."""
         self.__dict__.update(state)
         self._taken = WeakKeyDictionary()
 
