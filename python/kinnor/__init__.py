@@ -337,5 +337,5 @@ if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any 
 
 
 def __dir__() -> list[str]:
-    """Lists the names, those of modules that are imported on first use among them."""
+    """Lists the names, with the modules that are imported on first use."""
     return sorted([*globals(), *LAZY, *LAZY_NAMES])

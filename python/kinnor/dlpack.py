@@ -78,7 +78,7 @@ class Capsule:
         self.capsule = capsule
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Returns the capsule, whatever the options are."""
+        """Returns the capsule. The options have no effect."""
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
