@@ -333,6 +333,7 @@ sys.meta_path.append(_ForeignPaths)
 if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any other.
 
     def __getattr__(name: str) -> Any:
+        """Imports a module, or the module that defines a name, on first use."""
         if name in LAZY or name in LAZY_NAMES:
             import importlib
 
@@ -349,4 +350,5 @@ if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any 
 
 
 def __dir__() -> list[str]:
+    """Lists the names, with the modules that are imported on first use."""
     return sorted([*globals(), *LAZY, *LAZY_NAMES])

@@ -67,6 +67,7 @@ class _Absent:
         self.name = name
 
     def __get__(self, holder: Any, kind: type | None = None) -> NoReturn:
+        """Raises AttributeError with the text to write in Kinnor."""
         from . import _foreign_names  # On a mistake only, not on import.
 
         is_array = issubclass(type(holder) if kind is None else kind, NdArray)

@@ -99,6 +99,7 @@ class BuildLock:
         _locks.add(self)
 
     def __reduce__(self) -> tuple[type[BuildLock], tuple[str]]:
+        """Copies and unpickles as a new free lock."""
         return BuildLock, (self._title,)
 
     def _renew(self) -> None:

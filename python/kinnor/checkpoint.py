@@ -44,8 +44,11 @@ class _Parts(NamedTuple):
     """The objects that a checkpoint saves or restores, by name."""
 
     parameters: dict[str, Variable]
+    """The variables, as given or all parameters of the current scope."""
     solvers: dict[str, Solver | ShardedSolver]
+    """The solvers, whose states and settings are saved."""
     iterators: dict[str, DataIterator]
+    """The data iterators, whose positions are saved."""
 
 
 _ELSEWHERE = {
@@ -322,8 +325,11 @@ class _Array(NamedTuple):
     """An array of a checkpoint, or this process's part of it."""
 
     values: NDArray[Any]
+    """The values: of the whole array, or of this process's part of it."""
     spread: Spread | None
+    """How the array is divided over processes, or None if it is not."""
     need_grad: bool
+    """Whether a parameter is trained. False for states of solvers."""
 
 
 def _arrays(parts: _Parts, is_joined: bool) -> dict[str, _Array]:
@@ -373,9 +379,12 @@ class _Ready(NamedTuple):
     """The contents of a checkpoint for this process."""
 
     parameters: dict[str, NDArray[Any]]
+    """The values of each parameter."""
     states: dict[str, dict[str, SolverState]]
+    """For each solver, the state of each of its parameters."""
     process: dict[str, Any]
     values: Any
+    """The `values` that the program gave to `save_checkpoint`."""
 
 
 def _ready(path: Path, parts: _Parts, keys: list[dict[str, list[str]]], rank: int, is_joined: bool) -> _Ready:

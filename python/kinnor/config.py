@@ -34,6 +34,7 @@ _DEFAULTS = {
         "%(pathname)s : %(funcName)s : %(lineno)s : %(message)s",
     },
 }
+"""The settings where no configuration file says otherwise."""
 
 
 def _read() -> RawConfigParser:

@@ -94,6 +94,7 @@ class Context:
         return f"Context(backend={self._backend}, array_class={self.array_class!r}, device_id={self.device_id!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and unpickles from the arguments of the constructor."""
         return Context, (self._backend, self.array_class, self.device_id)
 
 

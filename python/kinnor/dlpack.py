@@ -78,7 +78,9 @@ class Capsule:
         self.capsule = capsule
 
     def __dlpack__(self, **options: Any) -> Any:
+        """Returns the capsule. The options have no effect."""
         return self.capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns the device of the CPU."""
         return (1, 0)  # Always the CPU: NumPy checks the device in the capsule itself.

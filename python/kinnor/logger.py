@@ -51,6 +51,7 @@ logger = _set_up()
 
 
 def __getattr__(name: str) -> Any:
+    """Returns an attribute of the logger."""
     # In NNabla `nnabla.logger` is the logger itself. After an import of this module the name is the module, which
     # therefore forwards attributes to the logger.
     return getattr(logger, name)

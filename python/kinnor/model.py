@@ -91,6 +91,7 @@ class Model:
             self._pools.clear()
 
     def __getstate__(self) -> dict[str, Any]:
+        """Returns the state to copy or pickle, without built graphs."""
         return {**self.__dict__, "_graphs": {}, "_pools": {}}
 
     def __repr__(self) -> str:

@@ -29,7 +29,9 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+"""The parameters of a decorated function."""
 R = TypeVar("R")
+"""The result of a decorated function."""
 
 surroundings: list[Callable[[], Callable[[], AbstractContextManager[object]]]] = []
 """Called when `functions.forget` first runs a segment. Each returns a function that restores a state of the program,

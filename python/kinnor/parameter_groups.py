@@ -97,6 +97,7 @@ class Groups(_core.Solver):
     """The methods of a solver that has groups; `Solver.add_group` puts this class before the class of the solver."""
 
     _groups: list[_core.Solver]
+    """The solvers of the groups, in the order of `add_group`."""
     _decays: list[float | None]
     """The rate of weight decay of each group; None for the rate that `weight_decay` is called with."""
     _ratios: list[float | None]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["building_for", "is_elsewhere", "place", "place_of"]
 
 PREFIX = "place:"
+"""Start of a context's `device_id` that stands for a place. The number of the place follows."""
 
 
 _own: ContextVar[int | None] = ContextVar("kinnor.place", default=None)

@@ -24,6 +24,7 @@ prng: RandomState
 
 
 def __getattr__(name: str) -> RandomState:
+    """Creates the generator `prng` on first use."""
     # Importing `numpy.random` is slow, so the generator is made on first use.
     if name.startswith("_"):  # The import system asks for some.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -82,6 +82,7 @@ class Solver(_core.Solver):
     """
 
     _arguments: dict[str, Any]
+    """The arguments of the constructor by name."""
 
     def set_parameters(
         self,
@@ -189,6 +190,7 @@ class Solver(_core.Solver):
     if not TYPE_CHECKING:
 
         def __setattr__(self, name: str, value: Any) -> None:
+            """Refuses to set arguments such as the learning rate, on which an assignment would have no effect."""
             if name in _FIXED and type(self).__module__ == __name__:
                 raise AttributeError(
                     f"{type(self).__name__!r} object has no attribute {name!r} to set; set_learning_rate(rate) changes "
@@ -395,5 +397,6 @@ __all__ = ["Solver", "SolverState", *_classes]
 
 
 def __getattr__(name: str) -> type[Solver]:
+    """Raises AttributeError with a hint at a similar name."""
     # The signature also lets type checkers accept the generated classes.
     absent(f"{__name__}.{name}", __all__)

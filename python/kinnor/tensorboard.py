@@ -140,6 +140,7 @@ class TBGraphWriter:
                 writer.check()
 
     def __getattr__(self, name: str) -> Any:
+        """Returns a public attribute of the writer."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._writer, name)

@@ -17,6 +17,7 @@ pub(super) const TAKES_PARTS: bool = cfg!(all(unix, not(feature = "system-alloca
 /// Bytes of a system page, a multiple of [`PAGE`]: often 16 or 64 KiB on 64-bit ARM. `munmap` rounds to whole pages.
 #[cfg(all(unix, not(feature = "system-allocator")))]
 pub(super) fn page() -> usize {
+    /// The size of a page; 0 before the first call.
     static BYTES: AtomicUsize = AtomicUsize::new(0);
     let known = BYTES.load(Ordering::Relaxed);
     if known > 0 {

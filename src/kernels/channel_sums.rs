@@ -11,6 +11,7 @@ const BLOCK: usize = 256;
 
 /// The sum of a slice.
 pub fn sum<T: Float>(x: &[T]) -> T {
+    /// The number of parallel sums.
     const LANES: usize = 16;
     if x.len() > LANES * BLOCK {
         // Split at whole blocks, so that no running sum is long.

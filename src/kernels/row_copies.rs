@@ -190,7 +190,9 @@ struct Crowded {
     rows: Vec<usize>,
 }
 
+/// In `places`: no crowded row has this hash.
 const NO_ROW: u32 = u32::MAX;
+/// In `places`: several crowded rows have this hash. A binary search in `rows` tells them apart.
 const SEVERAL_ROWS: u32 = u32::MAX - 1;
 
 impl Crowded {

@@ -18,7 +18,9 @@ const GRAIN: usize = 1 << 13;
 
 /// The transform of lines of a length. Plans are cached by length.
 fn plan<T: Float>(n: usize, direction: FftDirection) -> impl Fn(&mut [T]) + Sync {
+    /// Plans of transforms in single precision, kept for later calls.
     static SINGLE: LazyLock<Mutex<FftPlanner<f32>>> = LazyLock::new(|| Mutex::new(FftPlanner::new()));
+    /// Plans of transforms in double precision, kept for later calls.
     static DOUBLE: LazyLock<Mutex<FftPlanner<f64>>> = LazyLock::new(|| Mutex::new(FftPlanner::new()));
     let (mut single, mut double) = (None, None);
     if TypeId::of::<T>() == TypeId::of::<f32>() {

@@ -222,6 +222,7 @@ fn list_of_inputs<'py>(arg: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py
 
 /// Repeats an integer along the spatial axes if it is given for an argument with one number for each of them.
 fn repeat_along_axes(spec: &Spec, values: &mut [Value], inputs: &Inputs<'_, '_>) {
+    /// The arguments with one number for each spatial axis.
     const EACH: [&str; 5] = ["kernel", "pad", "stride", "dilation", "output_padding"];
     let is_single = |(arg, value): (&Arg, &Value)| {
         matches!(value, Value::Int(_)) && EACH.contains(&arg.name) && arg.py_type.contains("Sequence[int]")

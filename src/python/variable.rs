@@ -31,6 +31,7 @@ struct VariableArguments {
 impl VariableArguments {
     /// Reads the arguments from positional and keyword arguments.
     fn of(given: &Bound<'_, PyTuple>, named: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        /// The names of the arguments, in order.
         const NAMES: [&str; 3] = ["shape", "need_grad", "info"];
         let refuse = |what: String| PyErr::from(Error::Type(format!("Variable: expected {what}")));
         if given.len() > NAMES.len() && !given.iter().all(|one| is_whole(&one)) {

@@ -9,6 +9,7 @@ const BITS: u32 = 23;
 /// True if an array is contiguous, of 32- or 64-bit integers, and all are from `-2^23` to `2^23 - 1`.
 #[pyfunction]
 fn are_small_whole(x: &Bound<'_, PyAny>) -> bool {
+    /// True if the array has this element type and small magnitudes. None if it has another type or gaps.
     fn of<T: Element + Copy>(x: &Bound<'_, PyAny>, magnitude: impl Fn(T) -> u64) -> Option<bool> {
         let x = x.cast::<PyArrayDyn<T>>().ok()?.try_readonly().ok()?;
         Some(x.as_slice().ok()?.iter().fold(0, |bits, v| bits | magnitude(*v)) >> BITS == 0)

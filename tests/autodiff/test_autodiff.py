@@ -215,6 +215,7 @@ def test_forward_must_come_first(mode):
 
 
 def test_held_values_stay_readable_in_dynamic_mode(mode):
+    """After `backward`, values held by the program are readable in dynamic mode, cleared in static mode."""
     x = leaf(1, 2)
     h = F.exp(x)
     y = run(F.sum(h * h))
@@ -247,6 +248,7 @@ def test_persistent_values_stay():
 
 
 def test_gradients_add_up_in_the_type_that_they_have():
+    """`backward` adds in the type of an existing gradient array, such as float64."""
     x = leaf(1, 2)
     x.grad = nn.NdArray.from_numpy_array(np.array([1e-9, 1.0]))
     held = x.grad
@@ -283,6 +285,7 @@ def test_backward_with_a_graph():
 
 
 def test_two_leaves_with_one_gradient_do_not_share_it():
+    """Two leaves whose gradients are equal get arrays of their own."""
     x, w = leaf(1, 2), leaf(3, 4)
     autodiff.backward(run(F.sum(x + w)), create_graph=True)
     autodiff.backward(run(F.sum(x * 10)))

@@ -78,6 +78,7 @@ def test_gradients_are_added_or_overwritten():
 
 
 def test_a_given_initial_gradient_is_not_changed():
+    """`backward` does not write to the array of the initial gradient."""
     x = leaf(1, 2)
     y, given_ = x * 3, leaf(1, 10, need_grad=False)
     z = x * 1

@@ -32,6 +32,7 @@ def test_a_hook_sees_the_sum_once(create_graph):
 
 @both
 def test_hooks_replace_in_the_order_of_registration(create_graph):
+    """Each hook gets the gradient that the hook before it returned; None keeps the gradient."""
     x = leaf(1, 2)
     h = x * x
     h.register_hook(lambda g: g + 1)

@@ -106,6 +106,8 @@ def test_variables_captured_by_the_inner_function(inner, outer):
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_the_vector_of_a_product_may_depend_on_the_argument(shape):
+    """`jvp` and `vjp` with a vector computed from the argument have the whole derivative."""
+
     def along(x):
         """A product of the Jacobian with `x` itself."""
         return autodiff.jvp(lambda y: y * y, x, F.reshape(x, shape))[1]

@@ -42,6 +42,7 @@ def test_all_listed_names_are_nnablas():
 
 
 def test_errors_distinguish_missing_names_from_typing_errors(monkeypatch):
+    """The error says if NNabla has the missing name."""
     monkeypatch.setattr(_missing, "NAMES", {"functions": ("teleport",), "": ("warp",)})
     monkeypatch.setattr(_missing, "MODULES", ("utils.time_machine",))
     told = "has no attribute 'teleport': NNabla has it and Kinnor has not, see docs/differences.md"

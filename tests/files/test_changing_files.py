@@ -161,6 +161,7 @@ def test_a_file_that_is_written_all_the_time_is_an_error(tmp_path, monkeypatch):
 
 
 def test_a_file_from_a_clock_that_is_ahead_is_read(tmp_path):
+    """A file whose modification time is in the future is read without waiting."""
     path = tmp_path / "p.safetensors"
     read = parameters(path, 1)
     ahead = time.time_ns() + 3600 * 10**9

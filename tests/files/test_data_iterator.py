@@ -484,6 +484,7 @@ def test_a_cache_begins_in_the_order_of_the_source_that_shares_its_generator():
 
 
 def test_memory_cache_that_is_too_small_passes_through(monkeypatch):
+    """A memory cache below the size of the data still gives each example once per epoch, shuffled."""
     monkeypatch.setitem(nnabla_config["DATA_ITERATOR"], "data_source_buffer_max_size", "8")
     source = SimpleDataSource(number, 4, shuffle=True)
     with DataIterator(DataSourceWithMemoryCache(source, shuffle=True), 2) as batches:

@@ -116,6 +116,7 @@ def test_workers_go_on_where_another_iterator_was():
 
 
 def test_what_fails_in_a_worker_is_raised_at_its_example():
+    """An error in a worker is raised when its example is due, and no example is lost."""
     fails = [True]
 
     def read(i):

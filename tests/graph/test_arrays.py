@@ -110,6 +110,7 @@ def test_wider_numbers_are_rounded_and_others_refused():
 
 
 def test_numbers_fill_without_a_change_of_type():
+    """A number assigned to `data` fills the array, which keeps its type."""
     a = array([1, 2], np.float64)
     for number in (3, 2.5, np.float32(1.5), np.float64(0.5), np.int8(-1), np.uint64(7)):
         a.data = number

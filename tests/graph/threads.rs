@@ -56,6 +56,7 @@ fn chunks_read_and_write_shared_memory() {
     }
 }
 
+/// Two slow chunks run at the same time, one on the calling thread and one on the other.
 #[test]
 fn more_threads_than_chunks_help_when_the_caller_is_slow() {
     let _alone = with_threads(2);

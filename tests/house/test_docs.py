@@ -134,10 +134,10 @@ def measured():
     return {
         "Download": download,
         "Import after NumPy": imports,
-        "Time of a training step, Kinnor's is 1": times | dict.fromkeys(("ONNX Runtime",), "-"),
-        "Memory of a training step, Kinnor's is 1": memory | dict.fromkeys(("ONNX Runtime",), "-"),
-        "Time of an ONNX model, Kinnor's is 1": {"Kinnor": "1", "ONNX Runtime": f"{means['models']:.1f}"},
-        "Memory of an ONNX model, Kinnor's is 1": {"Kinnor": "1", "ONNX Runtime": f"{means['memory']:.1f}"},
+        "Time of a training step, relative to Kinnor": times | dict.fromkeys(("ONNX Runtime",), "-"),
+        "Memory of a training step, relative to Kinnor": memory | dict.fromkeys(("ONNX Runtime",), "-"),
+        "Time of an ONNX model, relative to Kinnor": {"Kinnor": "1", "ONNX Runtime": f"{means['models']:.1f}"},
+        "Memory of an ONNX model, relative to Kinnor": {"Kinnor": "1", "ONNX Runtime": f"{means['memory']:.1f}"},
     }
 
 

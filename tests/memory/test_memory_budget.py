@@ -199,6 +199,7 @@ def test_a_budget_is_a_number_of_bytes(wrong):
 
 
 def test_flags_stay_as_they_are_and_persistent_values_stay():
+    """A run with a budget leaves flags and persistent values alone."""
     x = random_leaf(*SHAPE)
     values = [x]
     for _ in range(20):

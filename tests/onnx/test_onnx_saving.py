@@ -291,6 +291,7 @@ def test_what_is_no_network_is_not_written(tmp_path, kind):
 
 
 def test_files_of_the_other_format_are_named(tmp_path):
+    """`nn.load` and `nn.save` of an ONNX file name the function to call instead."""
     x, y = network()
     kinnor.onnx.save(y, tmp_path / "net.onnx", {"x": x})
     with pytest.raises(nn.nnp.NetworkError, match=r"kinnor\.onnx\.load reads ONNX files"):

@@ -329,6 +329,7 @@ def test_tests_and_workers_find_the_name(tmp_path):
 
 
 def test_the_name_is_refused_after_onnx_runtime_itself():
+    """Kinnor's `onnxruntime` cannot be imported after ONNX Runtime."""
     with pytest.raises(ImportError, match="expected to be imported before onnxruntime"):
         import kinnor.compat.onnxruntime  # noqa: F401
 
@@ -389,6 +390,7 @@ def test_double_precision_is_computed_in_double_precision(operator, arrays, attr
 
 @pytest.mark.parametrize("slope", [(), (1,), (3, 1), (2, 3, 4), (2, 1, 1), (4,)])
 def test_a_slope_that_is_not_used_has_no_effect(slope):
+    """`PRelu` on positive inputs ignores slopes of infinity or NaN, as in ONNX Runtime."""
     x = np.abs(RNG.standard_normal((2, 3, 4))).astype(np.float32)
     for bad in (np.inf, np.nan, 0.5):
         ours, theirs = both(*one_node("PRelu", (x, np.full(slope, bad, np.float32))))

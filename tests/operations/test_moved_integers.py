@@ -265,6 +265,8 @@ NEIGHBOURS = np.array([256, 257, 2048, 2049, 2**24, 2**24 + 1, 2**53 - 1])
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_truth_values_are_of_integers_not_of_rounded_ones(mode, context, name):
+    """Comparisons of large integers do not round them to the type of the context."""
+
     def run(function, *inputs):
         """Returns the values of a comparison alone, and between other elementwise functions that a plan may fuse."""
         variables = [nn.Variable.from_numpy_array(x) for x in inputs]

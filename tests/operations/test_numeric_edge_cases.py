@@ -90,6 +90,7 @@ def test_indices_written_through_a_view():
 
 
 def test_large_whole_numbers_are_out_of_range():
+    """`gather` refuses float indices of 2**52 and more as out of range."""
     for large in (1e30, -1e30, 2.0**52, 2.0**63):
         with pytest.raises(nn.IndexRangeError, match="gather"):
             F.gather(leaf_of(SCORES), leaf_of([large], np.float64, need_grad=False)).forward()

@@ -426,6 +426,7 @@ def test_running_sums_are_added_up_in_more_digits(axis, options):
 
 
 def test_a_running_sum_keeps_the_sign_of_zero():
+    """`cumsum` of negative zeros gives negative zeros."""
     x = nn.Variable.from_numpy_array(np.array([-0.0, -0.0, 1.0], "f4"))
     y = F.cumsum(x)
     y.forward()

@@ -191,6 +191,7 @@ def test_dropout_between_recurrent_layers_is_for_training_only():
 
 
 def test_a_wrong_input_is_blamed_on_the_input():
+    """Errors name the layer and the expected and received shape of the input."""
     with pytest.raises(nn.ShapeError, match=r"Linear: .* input whose axis -1 has size 3, got shape \(2, 9\)"):
         L.Linear(3, 4)(nn.Variable((2, 9)))
     with pytest.raises(nn.ShapeError, match=r"Conv2d: expected an input of 4 axes, got shape \(3, 8, 8\)"):

@@ -273,6 +273,7 @@ def test_settings_without_effect_are_refused(name):
 
 
 def test_groups_of_solvers_with_wd_refuse_the_other_decay():
+    """`add_group` of `AdamW` and `SgdW` takes `wd` and refuses `weight_decay`."""
     for solver in (S.AdamW(alpha=0.1, wd=0.01), S.SgdW(lr=0.1, wd=0.01)):
         module = network()
         solver.set_parameters(module)

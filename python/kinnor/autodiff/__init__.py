@@ -59,6 +59,7 @@ LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    """Imports the module that defines a name on first use."""
     import importlib
 
     for module, names in LAZY.items():
@@ -70,4 +71,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Lists the public names, imported or not."""
     return __all__

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["detect_anomaly"]
 
 PACKAGE = str(Path(__file__).parent.parent)
+"""The folder of Kinnor's Python files, whose frames are left out."""
 
 
 class detect_anomaly(Scope):

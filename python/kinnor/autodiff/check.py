@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["gradcheck", "gradgradcheck"]
 
 Function = Callable[..., Any]
+"""A function of variables."""
 
 
 def gradcheck(

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["backward", "differentiating", "grad", "is_nested"]
 
 Edge: TypeAlias = "Variable | GradientEdge"
+"""A place in a graph where gradients start or end."""
 Seed: TypeAlias = "Variable | NdArray | NDArray[Any] | float | None"
+"""The gradient of one variable to start from; None for ones."""
 Edges: TypeAlias = "Edge | Iterable[Edge]"
+"""One place or several."""
 Seeds: TypeAlias = "Seed | Iterable[Seed]"
+"""One gradient or several, one for each variable."""
 
 
 def backward(
@@ -324,6 +328,7 @@ def starting_gradient(call: str, i: int, y: Edge, given: Any) -> Variable | None
 
 
 _is_differentiated: ContextVar[bool] = ContextVar("kinnor.autodiff.is_differentiated", default=False)
+"""Whether this task is in a `differentiating` block."""
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from .engine import differentiating, grad, is_nested
 __all__ = ["hessian", "jacobian", "jvp", "value_and_grad", "vjp"]
 
 Function = Callable[..., Any]
+"""A function of variables."""
 
 
 @contextmanager

@@ -45,7 +45,9 @@ class Format(NamedTuple):
     """
 
     read: Callable[[str], Document] | None
+    """Reads the file at a path."""
     write: Callable[[str, Document], None] | None
+    """Writes a document to a file at a path."""
     holds_networks: bool
 
 

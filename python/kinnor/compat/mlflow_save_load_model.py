@@ -32,8 +32,11 @@ __all__ = [
 ]
 
 FLAVOR = "nnabla"
+"""The name of the flavor, the same as NNabla's."""
 DATA = "model"
+"""The folder in a model that holds its data."""
 CODE = "code"
+"""The folder in a model that holds copies of the program's code."""
 PARTS = {"nnp": "nnp_files", "checkpoint": "checkpoint_files", "extra_files": "extra_files"}
 """Folders of a model, by the argument whose files they hold."""
 

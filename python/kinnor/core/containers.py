@@ -86,11 +86,13 @@ class ModuleList(Module, scoped=False):
         return modules[_place(index, modules)]
 
     def __setitem__(self, index: int, module: Module) -> None:
+        """Replaces the module at an index."""
         modules = list(self)
         modules[_place(index, modules)] = module
         self._put(modules)
 
     def __delitem__(self, index: int) -> None:
+        """Removes the module at an index; later modules move up."""
         modules = list(self)
         del modules[_place(index, modules)]
         self._put(modules)
@@ -163,6 +165,7 @@ class ModuleDict(Module, scoped=False):
         return self.submodules[name]
 
     def __setitem__(self, name: str, module: Module) -> None:
+        """Adds or replaces the module of a name."""
         checked("ModuleDict", module)
         if not name or "/" in name:
             raise ParameterError(f"ModuleDict: expected a name without '/', got {name!r}")
@@ -170,6 +173,7 @@ class ModuleDict(Module, scoped=False):
         module.__dict__.update(_name=name, _parent=self)
 
     def __delitem__(self, name: str) -> None:
+        """Removes the module of a name."""
         _ = self[name]
         del self.submodules[name]
 

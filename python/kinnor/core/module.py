@@ -61,6 +61,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z](?![A-Z]))|(?<=[A-Z])(?=[A-Z][a-z])")
 """The places between words of the name of a class: `LeakyReLU` is `leaky_relu`."""
 
 _WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
+"""The places in a class name before which NNabla's names have an underscore."""
 
 
 _ELSEWHERE = {
@@ -90,6 +91,7 @@ class _Called(threading.local):
 
 
 _called = _Called()
+"""The modules of this thread whose calls are running."""
 
 
 listeners: list[Callable[[Module, Sequence[Any], Any], None]] = []
@@ -188,6 +190,7 @@ class Module:
                 setattr(cls, name, _scoped(member))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restores an unpickled module, and registers it as a live one."""
         self.__dict__.update(state)
         _modules[id(self)] = self
 
@@ -617,9 +620,11 @@ class Module:
         return len(self.submodules)
 
     def __bool__(self) -> bool:
+        """Returns True, also for containers without modules."""
         return True
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Stores a value. A module becomes a submodule instead of an attribute in `__dict__`."""
         found = self.__dict__.setdefault("_submodules", OrderedDict())
         if isinstance(value, (Module, list, tuple, dict)):
             order = self.__dict__.setdefault("_submodule_order", {})
@@ -648,10 +653,12 @@ class Module:
             self.parameter_scope[name] = value
 
     def __delattr__(self, name: str) -> None:
+        """Removes a submodule or another attribute."""
         if self.__dict__.get("_submodules", {}).pop(name, None) is None:
             super().__delattr__(name)
 
     def __getattr__(self, name: str) -> Any:
+        """Returns a submodule. Raises AttributeError with a hint if there is none of this name."""
         # `submodules` would be slower, and modules in lists are no attributes.
         found = self.__dict__.get("_submodules", {})
         if name in found:

@@ -43,6 +43,7 @@ class _Batch(NamedTuple):
     """A prefetched batch, the number of epochs that ended in it, and the position after it."""
 
     data: tuple[NDArray[Any], ...]
+    """One array for each variable of the source, with a row for each example."""
     epochs: int
     position: int
 

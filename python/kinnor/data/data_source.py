@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 DEFAULT_SEED = 313
+"""Seed of the generator if the caller gives none."""
 
 
 class DataError(Error, ValueError):
@@ -75,6 +76,7 @@ class Orders:
     """
 
     KEPT = 15
+    """The number of epochs whose orders are kept."""
 
     def __init__(self, size: int, shuffle: bool, rng: RandomState, first_is_plain: bool = False) -> None:
         self._size = size

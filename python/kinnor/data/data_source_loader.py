@@ -165,6 +165,7 @@ class _Named:
         self._file, self.ext = file, ext
 
     def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the file."""
         return getattr(self._file, name)
 
     def __iter__(self) -> Iterator[bytes]:

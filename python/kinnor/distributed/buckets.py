@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["AllReduceCallback"]
 
 OVERLAPS = ("auto", "none", "blocking", "thread")
+"""The values of `overlap`."""
 
 
 class Bucket(NamedTuple):

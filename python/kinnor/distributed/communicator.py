@@ -44,8 +44,10 @@ __all__ = [
 ]
 
 WORLD = "world"
+"""The name of the group of all processes."""
 
 _watches: list[Watch] = []
+"""The watches of this process's communicators."""
 
 
 def _leave() -> None:

@@ -72,6 +72,7 @@ class ShardedSolver:
         self._grads: NdArray | None = None
 
     def __getattr__(self, name: str) -> Any:
+        """Returns an attribute of the solver of this process."""
         # Methods on gradients or learning rates act on this process's own parameters.
         return getattr(self.solver, name)
 

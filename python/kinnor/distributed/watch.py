@@ -28,16 +28,21 @@ GRACE = 4 * PERIOD
 """Seconds for all processes to report missing ranks, before one of them ends the program."""
 
 QUESTION, ANSWER, MISSING, ENDED = 1, 2, 3, 4
+"""Tags of messages between watches: a question, its answer, a report of missing ranks, the end of a program."""
 
 INSIDE = __name__.partition(".")[0] + "."
+"""Start of the names of Kinnor's modules. `caller` skips frames of these modules."""
 
 
 class Collective(NamedTuple):
     """A collective in which a thread of this process waits, and its start time."""
 
     number: int
+    """The number of this process's collectives up to and including this one."""
     what: str
+    """The description of the collective and the line of the program that called it."""
     since: float
+    """The time of the start, in seconds of `time.monotonic`."""
 
 
 class Watch:

@@ -41,6 +41,7 @@ MOST_NODES = 200_000
 """Limit on the variables and functions of a file's networks, or of a network with its loops unrolled."""
 
 MOST_MEMBERS = 10_000
+"""Limit on the number of files in an archive."""
 LEAST_LIMIT = 16 << 20
 RATIO = 100
 """Limit on a decompressed member of an archive: this many times its compressed size, or 16 MiB."""
@@ -57,6 +58,7 @@ class Content(NamedTuple):
     """`NNablaProtoBuf` of `schema.messages`, without the parameters, which are in `entries`."""
 
     entries: list[Entry]
+    """The parameters."""
     states: dict[str, tuple[str, bytes]]
     """Solver states by the names of archive members: their extension and bytes."""
 

@@ -49,6 +49,7 @@ __all__ = [
 PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 _LATER = (".npz", ".onnx")
+"""Extensions of formats that are not supported yet."""
 _LONGEST_HEADER = 100_000_000
 """Longest header that readers of safetensors accept, in bytes."""
 

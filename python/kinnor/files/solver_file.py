@@ -28,6 +28,7 @@ class State(NamedTuple):
     """The state of a solver for one parameter: number of updates, and arrays by name."""
 
     t: int
+    """The number of updates."""
     arrays: dict[str, NDArray[Any]]
 
 

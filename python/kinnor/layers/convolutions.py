@@ -28,7 +28,9 @@ class _Filters(Module):
     """Number of spatial axes, if the class says it."""
 
     W: Variable
+    """The filters."""
     b: Variable | None
+    """The bias, or None without bias."""
 
     def _set(
         self,

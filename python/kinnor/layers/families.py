@@ -39,6 +39,7 @@ class Row:
         self.name, self.base, self.summary, self.example, self.attributes = name, base, summary, example, attributes
 
     def __get__(self, instance: object, owner: object = None) -> str:
+        """Returns the docstring, which is built when it is read."""
         return self.doc()
 
     def doc(self) -> str:
@@ -108,9 +109,12 @@ def _activation(name: str, function: Callable[..., Any], summary: str) -> Row:
 
 
 OVER = "over {spatial}: inputs of shape (n, channels, {axes})."
+"""The rest of the summary of convolutions."""
 POOLED = "over windows of {spatial}. The function is"
+"""The rest of the summary of poolings."""
 MAX, AVERAGE = {"FUNCTION": staticmethod(F.max_pooling)}, {"FUNCTION": staticmethod(F.average_pooling)}
 NORMALIZED = "Batch normalization of inputs of shape (n, channels, {axes}) or (n, channels)."
+"""The summary of batch normalizations."""
 
 LAYERS = (
     *_spatial("Conv", Conv, f"Convolution {OVER}", "3, 4, 3", 4, (8, 6)),

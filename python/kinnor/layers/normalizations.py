@@ -24,7 +24,9 @@ class _ShiftAndScale(Module):
     """Parameters that normalizations have in common."""
 
     beta: Variable | None
+    """The shift, or None."""
     gamma: Variable | None
+    """The scale, or None."""
 
     def _set(self, shape: Sequence[int], affine: bool) -> None:
         """Registers shift and scale of this shape if `affine` is true; else both are None."""

@@ -25,8 +25,11 @@ class _Recurrent(Module):
     """The number of biases of a unit."""
 
     weight_l0: Variable
+    """The weights of the first layer, for each direction."""
     weight: Variable | None
+    """The weights of the other layers, or None if there is one layer."""
     bias: Variable | None
+    """The biases of all layers, or None without bias."""
 
     def __init__(
         self,

@@ -117,6 +117,7 @@ class ProtoGraph:
         return f"<ProtoGraph {list(self.networks.values())}>"
 
     def __getattr__(self, name: str) -> Any:
+        """Returns the network of a name, or an attribute of the default network."""
         networks = self.__dict__.get("networks", {})
         if name in networks:
             return networks[name]
@@ -128,6 +129,7 @@ class ProtoGraph:
         return getattr(self, name)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        """Sets a network or an attribute."""
         if isinstance(value, ProtoNetwork):
             self.networks[name] = value
         else:

@@ -41,7 +41,9 @@ class _Call(NamedTuple):
 
     module: Module
     given: list[Variable]
+    """The traced variables among the arguments."""
     made: list[Variable]
+    """The variables that the method returned."""
 
 
 class _Builder:
@@ -100,6 +102,7 @@ def _variables(found: Iterable[Any]) -> Iterator[Variable]:
 
 
 _builders = [_Builder()]
+"""The default builder, then a builder for each open `with` block of `graph`, the innermost last."""
 
 
 class ProtoVariable(Variable):

@@ -54,6 +54,7 @@ class ParameterInfo(NamedTuple):
     """The origin of a registered parameter, stored as its `info`."""
 
     initializer: Initializer | None
+    """The initializer that drew its values, or None."""
     is_learned: bool = True
     """False for running statistics and the like, which were made without need of a gradient."""
     is_frozen: bool = False

@@ -38,12 +38,16 @@ __all__ = [
 ]
 
 Scope: TypeAlias = "dict[str, Variable | Scope]"
+"""A scope: parameters and inner scopes by name."""
 
 lock = threading.RLock()
+"""Guards the tree."""
 root: Scope = {}
+"""The outermost scope."""
 
 
 _Registered: TypeAlias = "list[tuple[Scope, str]] | None"
+"""Parameters that an unfinished parametric function has registered, as scope and name, or None."""
 _Place: TypeAlias = "tuple[Scope, object, _Place | None, _Registered]"
 """An entered scope: the scope, the object that entered it, the outer place, and a log of registered parameters.
 
@@ -52,6 +56,7 @@ them. (A plain tuple is cheap to make in each call of a parametric function.)
 """
 
 _place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(root, None, None, None))
+"""The innermost scope that this task has entered."""
 
 
 def here() -> Scope:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["multi_head_attention", "transformer", "transformer_decode", "transformer_encode"]
 
 _NAMES = ("q", "k", "v", "out")
+"""Start of the names of the projections' parameters: query, key, value and output."""
 
 
 @parametric_function_api(

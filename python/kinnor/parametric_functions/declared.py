@@ -30,10 +30,13 @@ class Argument(NamedTuple):
     """An argument of a layer. Its default is Python source; None if a call must give the argument."""
 
     name: str
+    """Its name."""
     kind: str
     """Its annotation, as Python source."""
     default: str | None
+    """Its default as Python source, or None if a call must give the argument."""
     meaning: str
+    """Its line in the docstring."""
 
     def text(self) -> str:
         """Returns the argument as written in a signature."""
@@ -50,9 +53,13 @@ SIZES = "int | Sequence[int] | None"
 INITIALIZER = "Initializer | None"
 """The annotation of arguments that are initial values, as Python source."""
 W_INIT = Argument("w_init", INITIALIZER, "None", "Initial weight; by default uniform, `calc_uniform_lim_glorot`.")
+"""The initial values of the weight."""
 B_INIT = Argument("b_init", INITIALIZER, "None", "Initial bias; by default zeros.")
+"""The initial values of the bias."""
 BASE_AXIS = Argument("base_axis", "int", "1", "Axis of the channels; those before it are the batch.")
+"""The axis of the channels, of convolutions."""
 CHANNEL_LAST = Argument("channel_last", "bool", "False", "Whether the channels are the last axis.")
+"""The order of the axes, of convolutions."""
 SHARED = (
     Argument("fix_parameters", "bool", "False", "Whether to use the parameters without a gradient."),
     Argument("rng", "RandomState | None", "None", "Generator for the default initial values."),
@@ -68,14 +75,23 @@ class Base:
     """The arguments and texts of all layers with one kind of function."""
 
     name: str
+    """The name of the function; a layer's name ends with it."""
     scope: str
+    """The last part of the names of the layers' parameter scopes."""
     title: str
+    """Start of the docstring: the name of the computation."""
     product: str
+    """The sign between input and weight in formulas of the docstring."""
     head: tuple[Argument, ...]
+    """The arguments before the arguments of the transform."""
     tail: tuple[Argument, ...]
+    """The arguments after the initial values."""
     weight: str
+    """The shape of the weight, for the docstring."""
     maps: str
+    """The shape of the bias, for the docstring."""
     returns: str
+    """The section on the result in the docstring."""
     example: tuple[str, str, str]
     """The shape of an input, the arguments after it, and the shape of the output."""
 
@@ -98,6 +114,7 @@ AFFINE = Base(
     returns="Output, shape (*batch, *n_outmaps).",
     example=("(2, 3)", "4", "(2, 4)"),
 )
+"""The affine transformation."""
 CONVOLUTION = Base(
     name="convolution",
     scope="conv",
@@ -118,6 +135,7 @@ CONVOLUTION = Base(
     returns="Output, shape (*batch, outmaps, *spatial of the output).",
     example=("(2, 3, 8, 8)", "4, (3, 3)", "(2, 4, 6, 6)"),
 )
+"""The convolution."""
 
 
 @dataclass(frozen=True)
@@ -288,7 +306,9 @@ class Layer:
     """A layer: a transform of the weight of a base."""
 
     base: Base
+    """The function."""
     transform: Transform
+    """The transform of the function's weight."""
 
     @property
     def name(self) -> str:

@@ -21,24 +21,33 @@ if TYPE_CHECKING:
 __all__ = ["LAYERS"]
 
 STRAIGHT_THROUGH = "Gradients reach the weight in full precision as if it had been used; solvers train that."
+"""Paragraph of docstrings of layers that transform the weight in the function itself."""
 HELD = "Gradients reach the values in full precision, which solvers train; `W_q` and `b_q` hold what was used."
+"""Paragraph of docstrings of layers that register the rounded weight and bias."""
 JACOB = (
     "Jacob et al.: Quantization and training of neural networks for efficient integer-arithmetic-only inference,\n"
     "    2017."
 )
+"""The paper on quantization between a minimum and a maximum."""
 ZERO_TO = Argument("quantize_zero_to", "float", "1.0", "What a weight of exactly zero becomes: 1, -1 or 0.")
+"""The sign of zero, of layers that use signs of weights."""
 WB_INIT = Argument(
     "wb_init", INITIALIZER, "None", "Initial binary weight, which the first run overwrites; by default uniform."
 )
+"""The initial value of the binary weight."""
 FINE = Argument(
     "ste_fine_grained_{x}", "bool", "True", "Whether gradients of the {what} are zero where it was clipped."
 )
+"""The gradient where rounding has clipped a number."""
 WITH_ZERO = Argument("with_zero_{x}", "bool", "False", "Whether zero is among the numbers of the {what}.")
+"""Whether powers of two include zero."""
 POWERS = (
     Argument("n_{x}", "int", "8", "Bits of a number of the {what}, those of its sign and of zero among them."),
     Argument("m_{x}", "int", "2", "The largest power of the {what} is `2**m`."),
 )
+"""The bits and the largest exponent of powers of two."""
 SIGN = Argument("sign_{x}", "bool", "True", "Whether numbers of the {what} have a sign.")
+"""Whether fixed-point numbers and powers of two have a sign."""
 
 
 def _binary(weights: Weights, given: dict[str, Any]) -> Variable:
@@ -222,6 +231,7 @@ TRANSFORMS = (
         round=_pruned,
     ),
 )
+"""The families of layers: each makes an affine layer and a convolution."""
 
 LAYERS = {layer.name: layer for layer in (Layer(base, each) for each in TRANSFORMS for base in (AFFINE, CONVOLUTION))}
 """The declared layers by name."""

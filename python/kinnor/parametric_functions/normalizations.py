@@ -26,6 +26,7 @@ __all__ = ["batch_normalization", "group_normalization", "instance_normalization
 Normalized: TypeAlias = Any
 
 _DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}
+"""The initial value of each parameter of a normalization."""
 
 
 def described(shape: str, *, has_statistics: bool = False) -> list[ParameterDescription]:

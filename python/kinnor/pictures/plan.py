@@ -29,6 +29,7 @@ STYLE = """<style>
 .plan .dropped { fill: var(--dropped); } .plan line { stroke: var(--dim); stroke-dasharray: 6 4; }
 .plan pre { overflow-x: auto; } .plan b { padding: 0 8px; margin: 0 4px 0 12px; }
 </style>"""
+"""Colours and sizes of the report's picture in HTML."""
 
 
 class PlanReport(str):
@@ -40,7 +41,9 @@ class PlanReport(str):
     """
 
     facts: dict[str, Any]
+    """The plan as `plan_report` computed it: `steps`, `budget` and more."""
     moments: Sequence[Moment]
+    """The measured moments of a step, empty without a profile."""
 
     def __repr__(self) -> str:
         return str(self)

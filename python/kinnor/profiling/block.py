@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["profile", "timed"]
 
 PACKAGE = __name__.partition(".")[0]
+"""The name of Kinnor's package."""
 KEY = "kinnor.profile"
+"""The name of the hook that makes the engine run functions without fusion."""
 
 OPERATORS = (
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
@@ -32,8 +34,10 @@ UPDATES = (
     *("update", "zero_grad", "weight_decay", "clip_grad_by_norm", "clip_grad_by_global_norm", "scale_grad"),
     *("check_inf_grad", "check_nan_grad", "check_inf_or_nan_grad"),
 )
+"""Methods of solvers, which the profiler replaces."""
 
 ONE_AT_A_TIME = Lock()
+"""Held while a profile runs."""
 
 
 @contextmanager

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Lane", "Recorder", "Span", "Subject"]
 
 NOTHING = Cost(0, 0)
+"""No operations and no bytes: the default cost."""
 
 
 @dataclass(slots=True)

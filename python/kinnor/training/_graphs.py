@@ -33,8 +33,11 @@ class BatchGraph(NamedTuple):
     """The graph of a batch: its inputs, the loss, and further values by name."""
 
     inputs: list[Variable]
+    """A variable for each array of the batch."""
     loss: Variable
+    """The loss."""
     values: dict[str, Variable]
+    """The metrics, and further values of the model, by name."""
 
 
 class BatchGraphs:

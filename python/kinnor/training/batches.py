@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "Batches", "batches"]
 
 Batch: TypeAlias = "tuple[NDArray[Any], ...]"
+"""The arrays of a batch, with a row for each example."""
 
 SEED = 313
 """The orders of epochs follow from it, so that a run that goes on has the orders of one that was not interrupted."""

@@ -146,12 +146,12 @@ class EarlyStopping(Callback):
         self._is_kept = False
 
     def on_train_begin(self, run: Run) -> None:
-        """Allocate copies of the parameters."""
+        """Allocate copies of the parameters, with `restore_best`."""
         if self.restore_best and not self._kept:
             self._kept = {name: Variable(v.shape) for name, v in run.parameters.items()}
 
     def on_epoch_end(self, run: Run) -> None:
-        """Compare the value with the best one."""
+        """Keep the parameters if the value is the best so far, else end the training after `patience` epochs."""
         value = monitored("EarlyStopping", self.monitor, run.logs)
         if self.best is None or is_better(value, self.best, self.min_delta, self.mode):
             self.best, self.best_epoch = value, run.epoch
@@ -167,15 +167,15 @@ class EarlyStopping(Callback):
             assign_together([(run.parameters[name].data, v.data.get_data("r")) for name, v in self._kept.items()])
 
     def state(self) -> Any:
-        """The best value and its epoch."""
+        """The best value, its epoch, and whether its parameters are kept."""
         return {"best": self.best, "best_epoch": self.best_epoch, "is_kept": self._is_kept}
 
     def set_state(self, state: Any) -> None:
-        """Take the best value and its epoch."""
+        """Take the state from a checkpoint."""
         self.best, self.best_epoch, self._is_kept = state["best"], state["best_epoch"], state["is_kept"]
 
     def variables(self) -> dict[str, Variable]:
-        """The best parameters."""
+        """The parameters of the best epoch, which a checkpoint keeps."""
         return self._kept if self._is_kept else {}
 
 

@@ -145,15 +145,25 @@ class _Settings(NamedTuple):
     """Arguments of `fit` as they were given."""
 
     epochs: int
+    """Number of epochs in all."""
     schedule: BaseLearningRateScheduler | None
+    """The schedule of learning rates, or None."""
     monitor: str | None
+    """Name of the value that a `PlateauScheduler` follows, or None for the default."""
     weight_decay: float
+    """Rate of the weight decay; 0 for none."""
     clip_norm: float
+    """Largest common norm of all gradients; 0 for no limit."""
     accumulate: int
+    """Number of batches for an update."""
     checkpoint: str | os.PathLike[str] | None
+    """Path of the checkpoint, or None."""
     resume: bool
+    """Whether to go on from the checkpoint if the file exists."""
     parameters: Module | Mapping[str, Variable] | None
+    """A module or parameters by name, or None for the model or the current scope."""
     verbose: bool
+    """Whether to print a line for each epoch."""
 
 
 class _Stopped(Exception):
@@ -252,7 +262,7 @@ class _Worker:
             callback.on_epoch_begin(self.run)
 
     def _following(self, e: int) -> Iterator[Batch]:
-        """The batches of an epoch, the one that the first graph was built for included."""
+        """The batches of epoch `e`. The first epoch begins with the batch that was read to build the graph."""
         if self.first is not None and self.data.iterator is not None:
             yield self.first
         self.first = None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Evaluator", "Trainer", "Updater"]
 
 Callbacks: TypeAlias = "Callable[..., Any] | Sequence[Callable[..., Any]]"
+"""A function, or several."""
 
 
 def notify(callbacks: Callbacks, *args: Any) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["LOSSES", "METRICS", "LossName", "Measure", "MetricName", "in_float32", "loss_of", "metrics_of"]
 
 Measure: TypeAlias = "Callable[..., Variable]"
+"""A function of output and target: a loss or a metric."""
 LossName: TypeAlias = Literal["cross_entropy", "binary_cross_entropy", "mse"]
+"""The losses that `fit` knows by name."""
 MetricName: TypeAlias = Literal["accuracy", "cross_entropy", "binary_cross_entropy", "mse"]
+"""The metrics that `fit` knows by name."""
 
 
 def in_float32() -> AbstractContextManager[Any]:

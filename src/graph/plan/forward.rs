@@ -23,7 +23,7 @@ use crate::ops::Compares;
 
 /// A prepared forward run.
 pub(crate) struct ForwardPlan {
-    /// The functions, in execution order.
+    /// The functions, in execution order, with the lock on them that a run takes.
     pub(crate) order: PlanLock,
     /// One step for each function, in execution order.
     pub(crate) steps: Vec<ForwardStep>,

@@ -386,6 +386,7 @@ pub(crate) fn plan_of_environment() -> Result<Option<(u8, bool)>> {
 
 /// True if plans print their instructions when these are listed (`KINNOR_PLAN=print`).
 pub(crate) fn plan_is_printed() -> bool {
+    /// Whether the environment asks to print plans.
     static PRINTED: OnceLock<bool> = OnceLock::new();
     let asked = || plan_of_environment().is_ok_and(|plan| plan.is_some_and(|(_, printed)| printed));
     *PRINTED.get_or_init(asked)

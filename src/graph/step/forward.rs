@@ -227,6 +227,7 @@ impl ForwardStep {
     /// Returns an error if an input holds an integer that `f64` may round, for a function that compares integers. One
     /// rounded side does not change a truth value, so that functions of these fail only if both sides may be rounded.
     fn check_exact_integers(&self) -> Result<()> {
+        /// The magnitude from which `f64` may round integers.
         const LIMIT: u64 = 1 << f64::MANTISSA_DIGITS;
         let facts = self.op.facts();
         let compared = |(i, x): &(usize, &Operand)| match facts.compares {

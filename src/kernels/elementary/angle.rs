@@ -13,9 +13,11 @@ macro_rules! angles {
         use super::super::exponential::$name::quotient;
         use super::series;
 
+        /// Adding this leaves a number rounded to a whole one, in the lowest bits.
         const ROUND: $f = $round;
-        /// The rounding error of a quarter turn, and the rounding error of that.
+        /// The rounding error of `FRAC_PI_2`, a quarter turn.
         const MIDDLE: $f = $middle;
+        /// The rounding error of `FRAC_PI_2 + MIDDLE`.
         const LOW: $f = $low;
 
         /// Angles below this are reduced exactly in three steps.
@@ -33,7 +35,9 @@ macro_rules! angles {
         /// Sine and cosine of an angle less `n` quarters of a turn, and `n` in the lowest bits.
         #[inline(always)]
         fn quadrant(x: $f) -> ($f, $f, $u) {
+            /// Coefficients of the sine.
             const SIN: &[$f] = &[$($sin),+];
+            /// Coefficients of the cosine.
             const COS: &[$f] = &[-0.5, $($cos),+];
             let (whole, r, n) = reduce(x);
             let r = whole.mul_add(-LOW, whole.mul_add(-MIDDLE, r));
@@ -66,6 +70,7 @@ macro_rules! angles {
         /// `tan(x)` of a small angle.
         #[inline(always)]
         pub(in crate::kernels) fn tan_small(x: $f) -> $f {
+            /// Coefficients of the tangent.
             const TAN: &[$f] = &[$($tan),+];
             let (whole, high, n) = reduce(x);
             // With what rounding takes off, as a tangent grows faster than its angle.
@@ -103,6 +108,7 @@ macro_rules! angles {
         /// `atan(t) - t` for `t` from 0 to 1.
         #[inline(always)]
         fn atan_rest(t: $f) -> $f {
+            /// Coefficients of the arc tangent.
             const C: &[$f] = &[$($atan),+];
             let z = t * t;
             z * t * series!(z; C)
@@ -137,6 +143,7 @@ macro_rules! angles {
         /// `asin(a) = pi / 2 - 2 asin(v)`.
         #[inline(always)]
         fn asin_parts(a: $f) -> ($f, $f) {
+            /// Coefficients of the arc sine.
             const C: &[$f] = &[$($asin),+];
             let half = (-0.5 as $f).mul_add(a, 0.5);
             let (z, v) = if a > 0.5 { (half, half.sqrt()) } else { (a * a, a) };
@@ -234,8 +241,10 @@ mod large {
         /// Sine and cosine of what is left of whole quarters of a turn, and their number modulo 4 and more.
         #[inline(always)]
         fn quadrant(x: f32) -> (f64, f64, u64) {
+            /// Coefficients of the sine: signed inverses of factorials.
             const SIN: [f64; 6] =
                 [1.0, -1.0 / 6.0, 1.0 / 120.0, -1.0 / 5_040.0, 1.0 / 362_880.0, -1.0 / 39_916_800.0];
+            /// Coefficients of the cosine: signed inverses of factorials.
             const COS: [f64; 6] =
                 [1.0, -1.0 / 2.0, 1.0 / 24.0, -1.0 / 720.0, 1.0 / 40_320.0, -1.0 / 3_628_800.0];
             let x = f64::from(x);

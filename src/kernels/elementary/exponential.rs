@@ -21,11 +21,13 @@ macro_rules! exponentials {
      ln2 $low:expr, sqrt_half $sqrt_half:expr, exp $least:expr, $most:expr, exp_m1 $least_m1:expr, $most_m1:expr,
      tanh $far:expr, huge $huge:expr, exponential [$($exp:expr),+],
      factorials [$($sinh:expr),+]) => {
-        /// `ln(2)`, and what rounding took off it.
+        /// `ln(2)`.
         const LN2: $f = std::$f::consts::LN_2;
+        /// The rounding error of `LN2`.
         const LN2_LOW: $f = $low;
         /// Adding this leaves a number rounded to a whole one, in the lowest bits.
         const ROUND: $f = $round;
+        /// The bits of the square root of a half.
         const SQRT_HALF: $u = ($sqrt_half as $f).to_bits();
         /// The bits of a number that say its power of two.
         const POWER: $u = $u::MAX << $mantissa;
@@ -168,6 +170,7 @@ macro_rules! exponentials {
         /// `sinh(x)`.
         #[inline(always)]
         pub(in crate::kernels) fn sinh(x: $f) -> $f {
+            /// Coefficients of the series: inverses of factorials.
             const C: &[$f] = &[$(1.0 / $sinh),+];
             let half = exp_by(x.abs(), -0.0, (-1 as $i) as $u);
             let near = (x * x * x).mul_add(series!(x * x; C), x);
@@ -282,6 +285,7 @@ pub(in crate::kernels) mod single {
     /// `n ln(2) + ln(1 + f)` for `1 + f` between sqrt(1/2) and sqrt(2).
     #[inline(always)]
     fn ln_sum(n: f32, f: f32) -> f32 {
+        /// Coefficients of the series of `ln(1 + f)`.
         const C: [f32; 10] = [
             -0.5,
             0.333_333_3,
@@ -328,6 +332,7 @@ pub(in crate::kernels) mod double {
     /// `n ln(2) + ln(1 + f)` for `1 + f` between sqrt(1/2) and sqrt(2).
     #[inline(always)]
     fn ln_sum(n: f64, f: f64) -> f64 {
+        /// Coefficients of the series of `ln(1 + f)`.
         const C: [f64; 10] = [
             2.0 / 3.0,
             2.0 / 5.0,

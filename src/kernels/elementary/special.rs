@@ -72,9 +72,12 @@ pub(in crate::kernels) mod single {
     /// `x^y` for ordinary `x` above zero: logarithm and exponential in `f64`.
     #[inline(always)]
     fn positive(x: f32, y: f32) -> f32 {
+        /// Coefficients of the logarithm.
         const LN: [f64; 6] = [2.0, 2.0 / 3.0, 2.0 / 5.0, 2.0 / 7.0, 2.0 / 9.0, 2.0 / 11.0];
+        /// Coefficients of the exponential function: inverses of factorials.
         const EXP: [f64; 8] =
             [1.0, 1.0, 1.0 / 2.0, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5_040.0];
+        /// The bits of the square root of a half.
         const SQRT_HALF: u64 = FRAC_1_SQRT_2.to_bits();
         let bits = f64::from(x).to_bits().wrapping_sub(SQRT_HALF);
         let m = f64::from_bits((bits & ((1 << 52) - 1)).wrapping_add(SQRT_HALF));
@@ -126,6 +129,7 @@ pub(in crate::kernels) mod double {
     /// `ln(x)` of ordinary `x` above zero to 64 bits.
     #[inline(always)]
     fn ln(x: f64) -> Sum {
+        /// Coefficients of the logarithm after the first two.
         const C: [f64; 12] = [
             2.0 / 5.0,
             2.0 / 7.0,

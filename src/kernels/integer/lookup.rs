@@ -25,6 +25,7 @@ fn one_by_one(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
 fn in_registers(x: &[u8], table: &[u8; 256], y: &mut [u8]) {
     #[allow(clippy::wildcard_imports)]
     use std::arch::x86_64::*;
+    /// The bytes in a register.
     const WIDE: usize = 64;
 
     // SAFETY: a quarter of the table is readable.

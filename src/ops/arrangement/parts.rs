@@ -100,6 +100,7 @@ macro_rules! unnamed {
                 inputs: &[$(Input { name: $input, kind: Kind::float }),+],
                 args: &[],
             };
+            /// Refuses: only indexing and gradients make this operation.
             fn bind(_: &[Value]) -> Result<Self> {
                 Err(Error::NotImplemented(concat!($name, ": is made by indexing only").into()))
             }

@@ -119,6 +119,7 @@ macro_rules! only_in_gradients {
                 inputs: &[$crate::ops::Input { name: "x", kind: $crate::ops::Kind::float }],
                 args: &[],
             };
+            /// Refuses: only gradients make this operation.
             fn bind(_: &[$crate::ops::Value]) -> $crate::Result<Self> {
                 Err($crate::Error::NotImplemented(concat!($name, ": is made by gradients only").into()))
             }

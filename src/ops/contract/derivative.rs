@@ -45,6 +45,7 @@ impl<C: Compute> Declared for Derivative<C> {
         inputs: &[Input { name: "x", kind: Kind::list }],
         args: &[],
     };
+    /// Refuses: only gradients make this operation.
     fn bind(_: &[Value]) -> Result<Self> {
         Err(Error::NotImplemented("derivative: is made by gradients only".into()))
     }
@@ -65,6 +66,7 @@ impl Declared for NoDerivative {
         inputs: &[Input { name: "x", kind: Kind::float }],
         args: &[],
     };
+    /// Refuses: only gradients make this operation.
     fn bind(_: &[Value]) -> Result<Self> {
         Err(Error::NotImplemented("no_derivative: is made by gradients only".into()))
     }

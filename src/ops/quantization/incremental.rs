@@ -241,6 +241,7 @@ impl Declared for OrderedAfter {
         inputs: &[Input { name: "x", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
         args: &[],
     };
+    /// Refuses: only gradients make this operation.
     fn bind(_: &[Value]) -> Result<Self> {
         Err(Error::NotImplemented("after: is made by gradients only".into()))
     }

@@ -126,6 +126,7 @@ impl Declared for MinMaxMask {
         ],
         args: &[],
     };
+    /// Refuses: only gradients make this operation.
     fn bind(_: &[Value]) -> Result<Self> {
         Err(Error::NotImplemented("min_max_mask: is made by gradients only".into()))
     }

@@ -144,6 +144,7 @@ impl Declared for Chosen {
         inputs: &[Input { name: "w", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
         args: &[],
     };
+    /// Refuses: only gradients make this operation.
     fn bind(_: &[Value]) -> Result<Self> {
         Err(Error::NotImplemented("chosen: is made by gradients only".into()))
     }

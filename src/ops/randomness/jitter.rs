@@ -336,6 +336,7 @@ macro_rules! again {
                 inputs: &[Input { name: "x", kind: Kind::float }, Input { name: "y", kind: Kind::float }],
                 args: &[],
             };
+            /// Refuses: only gradients make this operation.
             fn bind(_: &[Value]) -> Result<Self> {
                 Err(Error::NotImplemented(concat!($name, ": is made by gradients only").into()))
             }

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["add", "anchors_of", "create", "read_boxes"]
 
 MOST_ROUNDS = 1000
+"""Limit on the rounds of the clustering of box sizes."""
 
 
 def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:

@@ -35,6 +35,7 @@ KINDS = {
     **dict.fromkeys(("GroupNormalization", "InstanceNormalization"), "Normalization"),
     **dict.fromkeys(("SoftmaxCrossEntropy", "SigmoidCrossEntropy", "SquaredError", "HuberLoss"), "Loss"),
 }
+"""The kind of each function that has a colour, by type name."""
 
 SECONDS = 60
 """Time limit of `dot`."""

@@ -171,6 +171,7 @@ LINEAR: dict[str, dict[str, type[LinearGrad]]] = {
     "transpose": {"TransposeDataGrad": DataGrad},
     "unpooling": {"UnpoolingDataGrad": DataGrad},
 }
+"""Classes of gradients by NNabla's module `NAME` and class name, for functions whose gradient is linear."""
 
 
 def modules() -> dict[str, ModuleType]:

@@ -12,6 +12,7 @@ __all__ = [
 ]
 
 Flags = list[list[tuple[bool, bool]]]
+"""For each function, (data, grad) of each input, or of each output: whether the array was cleared."""
 
 
 def activate_clear_called_flag_recorder() -> None:

@@ -32,7 +32,9 @@ class Made:
 
     name: str
     made_by: str
+    """The name of the function in `kinnor.functions`."""
     names: Sequence[str]
+    """The names of its arguments after the inputs, in order."""
 
     def __init__(self, ctx: Any = None, *args: Any, **kwargs: Any) -> None:
         self.ctx, self.args = ctx, {**dict(zip(self.names, args, strict=False)), **kwargs}
@@ -119,6 +121,7 @@ class Made:
 
 
 _FUNCTIONS = {row[1]: (row[0], [arg[0] for arg in row[3]]) for row in _core.declarations()}
+"""The name in `kinnor.functions` and the names of the arguments of each function, by type name."""
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kinnor.files.parameter_file import PathOrFile
 
 FORMATS = (".safetensors", ".h5", ".protobuf", ".nnp", ".nntxt", ".prototxt")
+"""Extensions of files that parameters can be read from."""
 
 globals().update({name: getattr(ours, name) for name in ours.__all__})
 

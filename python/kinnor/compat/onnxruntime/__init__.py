@@ -31,6 +31,7 @@ STANDINS = str(Path(__file__).parent / "_standins")
 """A folder with a module `onnxruntime` that imports this package."""
 
 _RUNTIME = f"{__name__}.runtime"
+"""The module with all names of the package, imported on first use."""
 _PATHS = {
     "onnxruntime.capi._pybind_state": _RUNTIME,
     "onnxruntime.capi.onnxruntime_inference_collection": _RUNTIME,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> NoReturn:
+        """Raises AttributeError with a hint at a similar name."""
         if name.startswith("_"):
             raise AttributeError(f"module 'kinnor.utils' has no attribute {name!r}")
         from ..._suggest import absent  # On a mistake only, not on import.

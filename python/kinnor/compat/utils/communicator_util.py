@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["create_communicator", "current_communicator", "single_or_rankzero"]
 
 _current_communicator: Communicator | None = None
+"""The communicator that `create_communicator` made, or None."""
 
 
 def current_communicator() -> Communicator | None:

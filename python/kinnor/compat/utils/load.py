@@ -61,6 +61,7 @@ class GlobalConfig:
     """Settings for all networks."""
 
     default_context: Context
+    """The context that networks are built in."""
 
 
 @dataclass
@@ -68,9 +69,13 @@ class TrainingConfig:
     """Duration of the training, and frequency of the monitors."""
 
     max_epoch: int
+    """Number of epochs to train."""
     iter_per_epoch: int
+    """Number of training steps in each epoch."""
     save_best: bool
+    """Whether training saves parameters only if the error is not above the lowest so far."""
     monitor_interval: int
+    """Monitors run in epochs that this divides, in the first ones and in the last."""
 
 
 @dataclass
@@ -78,8 +83,11 @@ class Dataset:
     """A data set. `data_iterator` creates an iterator over it, or is None if none was requested."""
 
     uri: str
+    """Path of the data: a folder of a cache, or a CSV file."""
     cache_dir: str
+    """Folder for a cache of the data; empty for none."""
     normalize: bool
+    """Whether pixels are scaled to 0 to 1."""
     data_iterator: Callable[[], DataIterator] | None
 
 
@@ -91,9 +99,11 @@ class Linked:
     """
 
     name: str
+    """The name of the component."""
     proto: Any
     """The message of the component."""
     network: ProtoNetwork = field(init=False)
+    """The network that the component runs."""
     dataset_assign: Assignment = field(default_factory=OrderedDict)
     """The name of the data set's variable that fills each `NetworkVariable`."""
     generator_assign: Assignment = field(default_factory=OrderedDict)
@@ -119,6 +129,7 @@ class Optimizer(Linked):
     states: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     """Solver states of the files, by the name of the archive's member: the extension and the bytes."""
     loss_variables: list[NetworkVariable] = field(default_factory=list)
+    """The losses, whose sum `target` propagates backward."""
     parameters: OrderedDict[str, Variable] = field(default_factory=OrderedDict)
     """The parameters to train, by the name in the network."""
     parameter_learning_rate_multipliers: Assignment = field(default_factory=OrderedDict)
@@ -152,6 +163,7 @@ class Executor(Linked):
     parameters: Assignment = field(default_factory=OrderedDict)
     """The name of each `NetworkVariable` that is a parameter."""
     loss_variables: list[NetworkVariable] = field(default_factory=list)
+    """The losses, whose sum `backward_target` propagates backward."""
     parameter_learning_rate_multipliers: Assignment = field(default_factory=OrderedDict)
     """A number for each `NetworkVariable` of a parameter."""
     forward_target: Any = None
@@ -175,6 +187,7 @@ class Info:
     executors: OrderedDict[str, Executor]
     training_config: TrainingConfig
     global_config: GlobalConfig
+    """The context of the files, or the context given to `load`."""
     proto: Any
     proto_graph: ProtoGraph
     states: dict[str, tuple[str, bytes]]

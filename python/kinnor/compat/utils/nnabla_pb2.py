@@ -13,6 +13,7 @@ __all__: list[str] = []
 
 
 def __getattr__(name: str) -> Any:
+    """Returns the message class of a name."""
     if name.startswith("__"):
         raise AttributeError(name)
     try:
@@ -22,4 +23,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    """Lists the message classes."""
     return sorted(vars(schema.messages()))

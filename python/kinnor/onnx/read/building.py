@@ -399,6 +399,7 @@ def _moved_words(node: Node, row: Row) -> list[Value]:
 
 
 _NO_SOURCES: frozenset[str] = frozenset()
+"""The sources of a value that no other value leads to."""
 
 
 def _apply(node: Node, row: Row) -> list[Value]:

@@ -121,6 +121,7 @@ class _Field(NamedTuple):
 
     number: int
     begin: int
+    """The position of the field's tag. `start` is the position after tag and length."""
     start: int
     end: int
 

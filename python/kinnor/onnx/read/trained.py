@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Uses", "constant_nodes"]
 
 _EACH = range(1 << 16)
+"""Every input of an operator."""
 
 _SHAPING: dict[str, Sequence[int]] = {
     "Clip": (1, 2),

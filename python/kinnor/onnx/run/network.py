@@ -227,6 +227,7 @@ class Model:
             self._cache.forget()
 
     def __getstate__(self) -> dict[str, Any]:
+        """Returns the state to copy or pickle: all parameters, and no built graphs."""
         with self._lock.held():
             self._originals.restore()  # a copy has its parameters in memory
         return {**self.__dict__, "_originals": Originals()}

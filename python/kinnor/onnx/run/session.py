@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["InferenceSession"]
 
 _CPU = "CPUExecutionProvider"
+"""The only provider, by ONNX Runtime's name."""
 
 
 class InferenceSession:

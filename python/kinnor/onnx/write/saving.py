@@ -36,6 +36,7 @@ OPSET = 21
 """The default operator set version of written files."""
 
 OLDEST = 9
+"""The oldest operator set version that can be written."""
 
 _MOST_INSIDE = (1 << 31) - (1 << 24)
 """Limit on the bytes of tensors inside of a file. Protobuf messages are limited to 2 GiB."""

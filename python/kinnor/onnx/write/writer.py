@@ -52,6 +52,7 @@ class Tensor(NamedTuple):
 
     name: str
     dtype: np.dtype[Any]
+    """The element type."""
 
 
 class Graph:

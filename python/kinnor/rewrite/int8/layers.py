@@ -88,8 +88,11 @@ class Product(NamedTuple):
     """A product of quantized rows and a quantized weight matrix, with float results."""
 
     inputs: tuple[Variable, Variable, Variable, Variable, Variable]
+    """Rows, weight matrix, the zero level of each, and the bias in units of the integer sums."""
     scale: Variable
+    """Factors of the integer sums."""
     shift: Variable | None = None
+    """Numbers to add to the scaled sums, or None."""
 
     @property
     def numbers(self) -> Variable:

@@ -37,7 +37,9 @@ class Scale(NamedTuple):
     """Scale of levels: a level represents the number `(level - zero) * step`."""
 
     step: float
+    """The distance of neighbouring numbers."""
     zero: int
+    """The level of the number zero."""
 
     def numbers(self, levels: NDArray[Any]) -> NDArray[Any]:
         """The numbers that levels represent.
@@ -53,8 +55,11 @@ class Target(NamedTuple):
     """A quantization: the scale, and the range to which levels are clipped."""
 
     scale: Scale
+    """The scale of the levels."""
     least: int = 0
+    """The lowest level."""
     most: int = 255
+    """The highest level."""
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -35,4 +35,5 @@ class BatchNormalizationSelfFoldingModifier(FunctionModifier):
         return c0 * inputs[0] + c1
 
     def __finish__(self) -> None:
+        """Resets the count of normalizations for the next graph."""
         self._count = 0

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["ChannelOrderModifier"]
 
 _POOLING = ("AveragePooling", "MaxPooling", "SumPooling", "Unpooling")
+"""Functions on windows without weights: their argument `channel_last` changes."""
 _POINTS = ("Convolution", "Deconvolution")
+"""Functions with filters: their argument `channel_last` and their weight change."""
 
 
 class ChannelOrderModifier(FunctionModifier):

@@ -165,3 +165,4 @@ def _functions() -> dict[str, tuple[str, list[tuple[str, str]]]]:
 
 
 _FUNCTIONS: dict[str, tuple[str, list[tuple[str, str]]]] = {}
+"""The name and the arguments of each function, by type name. Filled on first use."""

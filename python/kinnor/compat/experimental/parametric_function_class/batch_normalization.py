@@ -75,6 +75,7 @@ class BatchNormalization(Module):
 
 
 _DEFAULTS = {"beta": 0, "gamma": 1, "mean": 0, "var": 1}
+"""The initial value of each parameter."""
 
 
 class _BatchNormOfAxes(BatchNormalization):

@@ -24,6 +24,7 @@ class _Filters(Module):
     """The arguments and parameters that convolutions and their transposes have in common."""
 
     FUNCTION: ClassVar[Callable[..., Variable]]
+    """The function that the layer calls."""
     IS_TRANSPOSED: ClassVar[bool] = False
     """True if the filters have the input maps first."""
 

@@ -39,9 +39,11 @@ class Module(core.Module, scoped=False):
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Leaves the methods of a subclass out of the scope that Kinnor's modules enter."""
         super().__init_subclass__(scoped=False, **kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Stores a submodule under its name in `__dict__`, too."""
         super().__setattr__(name, value)
         if isinstance(value, core.Module):
             self.__dict__[name] = value  # As in NNabla, whose programs look there.

@@ -50,6 +50,7 @@ class ImageNetBase(Model):
     POOLS_EVERYWHERE: ClassVar[bool] = False
     """Whether every average pooling in the file is global, not only `POOLING`."""
     FOLDER = "imagenet"
+    """The folder of NNabla's files, in `get_model_home()`."""
 
     def __init__(self, weights: str | Path | None = "file") -> None:
         super().__init__()

@@ -20,6 +20,7 @@ class ObjectDetection(BuiltModel):
     """
 
     FOLDER = "object_detection"
+    """The folder of NNabla's files, in `get_model_home()`."""
     dataset = "voc"
 
     def get_category_names(self) -> list[str]:

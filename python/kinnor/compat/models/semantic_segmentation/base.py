@@ -20,6 +20,7 @@ class SemanticSegmentation(BuiltModel):
     """
 
     FOLDER = "semantic_segmentation"
+    """The folder of NNabla's files, in `get_model_home()`."""
 
     @property
     def category_names(self) -> list[str]:

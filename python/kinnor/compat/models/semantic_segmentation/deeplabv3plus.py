@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DeepLabV3plus"]
 
 CLASSES = 21
+"""The number of classes, background included."""
 FINE, COARSE = 1e-5, 1e-3
 """Epsilon of batch normalizations: outside of the backbone, and in the backbone."""
 

@@ -44,7 +44,9 @@ __all__ = [
 ]
 
 TEXT = (".nntxt", ".prototxt")
+"""Extensions of text files."""
 BYTES = (".protobuf",)
+"""Extensions of binary files."""
 
 
 @contextmanager

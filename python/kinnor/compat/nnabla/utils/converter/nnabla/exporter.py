@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["NnpExporter", "parameters_in"]
 
 PARAMETER_TYPES = ("protobuf", "h5", "included", "none")
+"""How parameters are written: to a file of this format, into the network's file, or not at all."""
 
 
 class NnpExporter:
