@@ -59,10 +59,9 @@ class Body:
         captured = [*captured, *_hoisted(self._roots, held, captured, n_steps)]
         if folding is not None:
             folding.fold(self._roots, [*held, *(inner for _, inner in captured)])
-        read: set[Variable] = set()
-        made: set[Variable] = set()
-        for root in self._roots:
-            root.visit(lambda f: (read.update(f.inputs), made.update(f.outputs)))
+        order = above(self._roots)
+        read = {x for f in order for x in f.inputs}
+        made = {x for f in order for x in f.outputs}
         self.captured = [(outer, inner) for outer, inner in captured if inner in read]
         self.parameters = [x for x in parameters if x in read]
         self._watched = {name: x for name, x in watched.items() if x in made}
@@ -106,7 +105,8 @@ def _hoisted(
         if array.shape[0] > 2 * n_steps:
             continue
         with context_scope(f.context):
-            product = F.affine(outer[array], *f.inputs[1:], base_axis=f.info.args["base_axis"] + 1)
+            bias = f.inputs[2] if len(f.inputs) == 3 else None
+            product = F.affine(outer[array], f.inputs[1], bias, base_axis=f.info.args["base_axis"] + 1)
             inner = Variable(product.shape, need_grad=False)
             f.outputs[0].rewire_on(F.gather(inner, place, axis=0))
         found.append((product, inner))
@@ -169,12 +169,12 @@ class Repeated(PythonFunction):
 
     def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
         """Run the steps."""
-        given = iter(inputs)
-        for (state, _), x in zip(self._states, given, strict=False):
-            state.d = x.d
-        for (_, inner), x in zip(self._body.captured, given, strict=False):
-            inner.data = x.data
-        ends, stacks = outputs[: len(self._states)], outputs[len(self._states) :]
+        n = len(self._states)
+        for (state, _), first in zip(self._states, inputs, strict=False):
+            state.d = first.d
+        for (_, inner), outer in zip(self._body.captured, inputs[n:], strict=False):
+            inner.data = outer.data
+        ends, stacks = outputs[:n], outputs[n:]
         places: list[NDArray[Any]] = []
         step, states = self._body.step, self._states
         for t in range(self._n_steps):

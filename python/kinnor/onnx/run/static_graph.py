@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._core import Function, NdArray, Variable, forward_all
+from ...rewrite.patterns import above
 from ..read.containers import Absent, Items, Maps, Words, leaves
 from ..read.values import OnnxError, Value, cast, check_computed, check_whole
 
@@ -143,9 +144,10 @@ class StaticGraph:
 
     def _is_moved(self, variable: Variable) -> bool:
         """True if all functions that follow from an input only move elements."""
-        readers: dict[Variable, set[Function]] = {}
-        for root in self.roots:
-            root.visit(lambda f: [readers.setdefault(x, set()).add(f) for x in f.inputs])
+        readers: dict[Variable, list[Function]] = {}
+        for f in above(self.roots):
+            for x in f.inputs:
+                readers.setdefault(x, []).append(f)
         path, found = [variable], set[Function]()
         while path:
             for f in readers.get(path.pop(), ()):

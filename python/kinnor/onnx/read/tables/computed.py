@@ -50,7 +50,8 @@ def _compress(node: Node) -> NDArray[Any]:
     chosen = np.flatnonzero(node.static(1))
     if axis is None:
         x, axis = x.reshape(-1), 0
-    return np.take(x, chosen[chosen < x.shape[axis]], axis)
+    y: NDArray[Any] = np.take(x, chosen[chosen < x.shape[axis]], axis)
+    return y
 
 
 def _unique(node: Node) -> list[Value]:

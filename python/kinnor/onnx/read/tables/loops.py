@@ -240,10 +240,10 @@ def _scan(node: Node) -> list[Value]:
             found.append(made[n_states:])
     if not found:
         raise node.unsupported("expected one step at least, got none")
-    outputs = []
+    outputs: list[Value] = []
     for k in range(n_outputs):
-        held = [step[k] for step in found]
-        outputs.append(_stacked(held[::-1] if reverses[k] else held, out_axes[k] % (len(held[0].shape) + 1)))
+        column = [step[k] for step in found]
+        outputs.append(_stacked(column[::-1] if reverses[k] else column, out_axes[k] % (len(column[0].shape) + 1)))
     return [*states, *outputs]
 
 
@@ -252,8 +252,9 @@ def _loop(node: Node) -> list[Value]:
     most = int(node.static(0).item()) if node.has(0) else None
     goes_on = bool(node.static(1).item()) if node.has(1) else True
     states = [node.value(i) for i in range(2, len(node.inputs))]
-    if goes_on and (made := _repeated_loop(node, most, states)) is not None:
-        return made
+    repeated = _repeated_loop(node, most, states) if goes_on else None
+    if repeated is not None:
+        return repeated
     n_states, found, t = len(states), list[list[Value]](), 0
     body = node.get("body")
     is_sure = goes_on and body is not None and stays_true(body, _Scope(node.scope))
@@ -286,7 +287,9 @@ def _repeated_loop(node: Node, most: int | None, states: Sequence[Value]) -> lis
         given.append(value if k in counters.constant and not value.is_computed else _state(value))
     changing = [k for k in range(len(states)) if k not in counters.constant and k not in counters.first]
     places = [*(1 + k for k in changing), *range(1 + len(states), len(body.output))]
-    made = _body(node, places, n_steps, given)
+    # Computed states that no step changes are captured.
+    fixed = [k for k in counters.constant if given[2 + k] is not states[k]]
+    made = _body(node, places, n_steps, given, read=[(states[k].variable, given[2 + k].variable) for k in fixed])
     if made is None:
         return None
     ends, stacked = made.outputs[: len(changing)], made.outputs[len(changing) :]
@@ -299,20 +302,19 @@ def _repeated_loop(node: Node, most: int | None, states: Sequence[Value]) -> lis
         numbers = (start + by * steps).astype(states[k].dtype).reshape(-1, *states[k].shape)
         counted.append((given[2 + k], numbers))
         last[k] = Value(numbers[-1])
-    # States that no step changes are captured: their variables of the body get them once.
-    fixed = [k for k in counters.constant if given[2 + k] is not states[k]]
-    kept = [(states[k], given[2 + k], given[2 + k]) for k in fixed]
+    if not places:
+        return last
     found = _repeated(
         node,
         made,
         n_steps,
-        [*((states[k], given[2 + k], end) for k, end in zip(changing, ends, strict=True)), *kept],
+        [(states[k], given[2 + k], end) for k, end in zip(changing, ends, strict=True)],
         counted,
         [(value, 0, False) for value in stacked],
     )
     for k, value in zip(changing, found, strict=False):
         last[k] = value
-    return [*last, *found[len(changing) + len(kept) :]]
+    return [*last, *found[len(changing) :]]
 
 
 LOOPS: dict[tuple[str, str], Row] = {("", "Loop"): Row(_loop), ("", "Scan"): Row(_scan)}
