@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::Number;
+use super::{Number, from_square};
 
 /// `v + d * epsilon` where `epsilon * epsilon = 0`: running a formula on it yields the derivative in `d`.
 ///
@@ -262,12 +262,6 @@ impl<N: Number> Number for Dual<N> {
     }
 }
 
-/// `1 - x^2`, exact where that is small.
-#[inline(always)]
-pub(crate) fn from_square<N: Number>(x: N) -> N {
-    (N::all(1.0) - x) * (N::all(1.0) + x)
-}
-
 /// `|x|` with a slope of 1 or -1 everywhere, so that the derivatives of a function of it are NaN at NaN.
 #[inline(always)]
 pub(crate) fn size<N: Number>(x: N) -> N {
@@ -309,8 +303,13 @@ fn power_slopes<N: Number>(x: N, y: N, v: N) -> (N, N) {
     let base = N::select(N::and(y.eq(zero), steep), one, x);
     let slope = y * base.pow(y - one);
     // `v y / x` where only the product with a small `y` is in range, not the power.
-    let apart = || N::select(N::and(steep, v.gt(zero)), v * y / base, slope);
-    let slope = N::select_of(y.abs().lt(N::all(1e-5)), apart, slope);
+    let is_small = y.abs().lt(N::all(1e-5));
+    let apart = || {
+        let is_apart = N::and(is_small, N::and(steep, v.gt(zero)));
+        // Derivatives of a quotient by zero would be NaN even where it is not selected.
+        N::select(is_apart, v * y / N::select(is_apart, base, one), slope)
+    };
+    let slope = N::select_of(is_small, apart, slope);
     // `v ln(x)`: `0^y` is 0 for all `y` above zero.
     let flat = N::and(x.eq(zero), y.gt(zero));
     (slope, v * N::select(flat, one, x).ln())

@@ -40,8 +40,9 @@ pub mod update;
 mod variates;
 
 pub use dual::Dual;
-pub(crate) use dual::{angle_gradients, from_square, size};
+pub(crate) use dual::{angle_gradients, size};
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
+pub(crate) use number::from_square;
 pub use number::{Float, Number, PerFloat};
 
 /// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].

@@ -3,10 +3,15 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::dual::from_square;
 use super::elementary::{double, single};
 use super::simd::{self, Work};
 use crate::array::Element;
+
+/// `1 - x^2`, exact where that is small.
+#[inline(always)]
+pub(crate) fn from_square<N: Number>(x: N) -> N {
+    (N::all(1.0) - x) * (N::all(1.0) + x)
+}
 
 /// A type with the arithmetic of real numbers: a scalar, a SIMD vector, a dual number, a symbol in a graph.
 ///

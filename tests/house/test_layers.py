@@ -24,7 +24,20 @@ CRATE = {
 }
 # Families of kernels: each may import from the families listed before it.
 KERNELS = [
-    *["elementary", "number", "simd", "dual", "variates", "stop", "threads", "scratch", "epilogue", "map", "rounding"],
+    *[
+        "elementary",
+        "number",
+        "simd",
+        "dual",
+        "scaled",
+        "variates",
+        "stop",
+        "threads",
+        "scratch",
+        "epilogue",
+        "map",
+        "rounding",
+    ],
     "sixteen_bits",
     *[
         "index",
