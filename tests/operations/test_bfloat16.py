@@ -326,3 +326,13 @@ def test_the_digits_are_learned_as_well_as_in_float32() -> None:
     means = {kind: np.mean([digits_error(kind, seed) for seed in range(3)]) for kind in ("float32", "bfloat16")}
     assert means["float32"] < 0.03
     assert means["bfloat16"] < means["float32"] + 0.01
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16])
+def test_partial_sums_of_a_column_overflow_no_earlier_than_in_float32(rows: int) -> None:
+    largest = np.float32(3.3895314e38)
+    x = nn.Variable.from_numpy_array(np.full((rows, 3), largest))
+    w = nn.Variable.from_numpy_array(np.array([[1.0], [1.0], [-1.0]]))
+    with nn.context_scope(nn.Context(["cpu:bfloat16"])), nn.auto_forward():
+        y = F.affine(x, w)
+    assert np.array_equal(wide(y.d), np.full((rows, 1), wide(largest)))

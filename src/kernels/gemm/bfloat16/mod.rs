@@ -53,7 +53,13 @@ pub(super) unsafe fn multiply(
     epilogue: Epilogue<'_, f32>,
 ) {
     // SAFETY: guaranteed by the caller.
-    unsafe { by_rows((m, n, k), a, b, c, epilogue, row_major) };
+    unsafe {
+        if n == 1 {
+            // Sums of a column are added up in more parts than those of pairs, so that they overflow later.
+            return widened::multiply((m, n, k), a, b, c, epilogue);
+        }
+        by_rows((m, n, k), a, b, c, epilogue, row_major);
+    }
 }
 
 /// A product as [`multiply`]. It is fast if rows of the result are contiguous.
