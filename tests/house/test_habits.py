@@ -24,6 +24,7 @@ pytest.importorskip("onnx")
 def dynamic(tmp_path, monkeypatch):
     """Functions run as they are built, in a folder of the test."""
     monkeypatch.chdir(tmp_path)
+    nn.Sequential(L.Linear(3, 2)).save_parameters("model.safetensors")
     with nn.auto_forward():
         yield
 
@@ -39,7 +40,6 @@ def names():
     data = (values, values[:, :2])
     history = nn.fit(model, data, "mse", validation=data, epochs=1, verbose=False)
     loss = model(x).sum()
-    model.save_parameters("model.safetensors")
     return {
         "kinnor": nn,
         "numpy": np,
