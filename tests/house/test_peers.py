@@ -63,6 +63,7 @@ def test_quick_run(tmp_path):
 
 
 def test_without_peers_it_says_how_to_get_some(tmp_path):
+    """Without other frameworks, the comparison fails and names the command that installs them."""
     assert installed(tmp_path / "python") == []
     command = [sys.executable, "-m", "benches.peers", "--python", tmp_path / "python"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
