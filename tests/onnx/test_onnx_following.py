@@ -157,6 +157,19 @@ def test_new_lengths_give_what_a_new_model_gives_and_build_nothing(make, built):
     assert len(built) == len(sizes)  # lengths that come back get graphs of their own
 
 
+def test_more_lengths_than_graphs_build_no_more_graphs(built):
+    """The oldest graph is given the lengths that come next, also if they come back, once the cache is full."""
+    proto, shape = heads()
+    model = kinnor.onnx.load(proto)
+    inputs = [RNG.standard_normal(shape(2, n)).astype(np.float32) for n in range(1, 14)]
+    wanted = [kinnor.onnx.load(proto)(x) for x in inputs]
+    built.clear()
+    for _ in range(4):
+        for x, y in zip(inputs, wanted, strict=True):
+            equal(model(x), y, 1e-5, 1e-5)
+    assert len(built) == len(model._cache.graphs) == 8
+
+
 def test_lengths_for_which_other_functions_are_needed_are_built_anew():
     """One row is repeated, others are not; an empty part is left out."""
     nodes = [

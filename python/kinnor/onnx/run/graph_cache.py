@@ -10,7 +10,7 @@ import numpy as np
 from ..._core import Variable
 from ..._graph_pool import GraphPool
 from ..read.containers import leaves, parts
-from .stages import keep
+from .stages import MOST_GRAPHS, keep
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -80,8 +80,8 @@ class GraphCache:
     def take_other(self, key: Any, given: Mapping[str, Any]) -> Iterator[tuple[StaticGraph, set[Variable]]]:
         """Takes a free graph for inputs of other lengths out of the cache.
 
-        Shapes that come back after their graph was taken get a graph of their own, and so do arrays without elements,
-        for which nodes may differ.
+        Shapes that come back after their graph was taken get a graph of their own while the cache has room for it. So
+        do arrays without elements, for which nodes may differ.
 
         Args:
             key: The key of the inputs.
@@ -91,7 +91,8 @@ class GraphCache:
             The oldest free graph that fits, and the parameters that it reads; or nothing.
         """
         arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
-        if key in self._left or not all(x.size for x in arrays.values()):
+        is_own = key in self._left and len(self.graphs) < MOST_GRAPHS
+        if is_own or not all(x.size for x in arrays.values()):
             return
         kinds = [(name, x.ndim, x.dtype) for name, x in arrays.items()]
         for old, first in self.graphs.items():

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ..read.building import Builder
     from ..read.following import Following
 
-__all__ = ["StageEndsError", "Stages", "keep", "readable"]
+__all__ = ["MOST_GRAPHS", "StageEndsError", "Stages", "keep", "readable"]
 
-_MOST_GRAPHS = 8
+MOST_GRAPHS = 8
 """Limit on cached graphs, one for each combination of shapes."""
 
 
@@ -293,7 +293,7 @@ def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
         key: The key.
         graph: The graph.
     """
-    if len(graphs) >= _MOST_GRAPHS:
+    if len(graphs) >= MOST_GRAPHS:
         del graphs[next(iter(graphs))]
     graphs[key] = graph
 
