@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper
 from onnx_cases import array, cases_of
-from onnx_runtime import model_of
+from onnx_runtime import compared, model_of
 
 import kinnor as nn
 import kinnor.onnx
@@ -217,6 +217,25 @@ def test_roots_of_negative_infinity():
     y.forward()
     y.backward()
     assert variable.g.tolist() == [0.25, 1.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize("place", [1, 2])
+@pytest.mark.parametrize("shapes", [((3, 4), (3, 4)), ((4,), (3, 4)), ((3, 1), (1, 4)), ((), (2, 3)), ((2, 3), ())])
+def test_numbers_that_where_chooses(shapes, place, dtype):
+    """`Where` with a number broadcasts condition and array, and chooses between NaN and infinity."""
+    rng = np.random.default_rng(0)
+    real = np.dtype(dtype).kind == "f"
+    names = ["c", "v", "x"] if place == 1 else ["c", "x", "v"]
+    for number in (np.array(-7, dtype), np.array([[5]], dtype), np.array(-np.inf if real else 2**30, dtype)):
+        feeds = []
+        for more in (0, 1, 0):
+            c, x = (tuple(n + more if n > 1 else n for n in shape) for shape in shapes)
+            array = np.asarray(rng.standard_normal(x) * 10).astype(dtype)
+            if real and array.size > 1:
+                array.flat[0] = np.nan
+            feeds.append({"c": np.asarray(rng.random(c) < 0.5), "x": array})
+        compared([helper.make_node("Where", names, ["y"])], feeds, ["y"], {"v": number})
 
 
 @pytest.mark.parametrize("subject", ["Shapes"])

@@ -28,8 +28,9 @@ __all__ = ["Folding"]
 
 _FOLDABLE = frozenset(
     (
-        *("ACos", "ASin", "ATan", "Abs", "Add2", "AddScalar", "BatchMatmul", "Broadcast", "Ceil", "Concatenate"),
-        *("Cos", "DequantizeLinear", "Div2", "DivScalar", "Equal", "EqualScalar", "Erf", "Exp", "Flip", "Floor"),
+        *("ACos", "ASin", "ATan", "Abs", "Add2", "AddScalar", "BatchMatmul", "BoolFill", "Broadcast", "Ceil"),
+        *("Concatenate", "Cos", "DequantizeLinear", "Div2", "DivScalar", "Equal", "EqualScalar", "Erf", "Exp"),
+        *("Flip", "Floor"),
         *("Gather", "Greater", "GreaterEqual", "GreaterEqualScalar", "GreaterScalar", "Identity", "Less", "LessEqual"),
         *("LessEqualScalar", "LessScalar", "Log", "LogicalAnd", "LogicalNot", "LogicalOr", "LogicalXor", "Max"),
         *("Maximum2", "MaximumScalar", "Mean", "Min", "Minimum2", "MinimumScalar", "Mul2", "MulScalar", "NotEqual"),

@@ -155,7 +155,13 @@ def _where(node: Node) -> Any:
     from ..values import Value
 
     shape = np.broadcast_shapes(*(node.value(i).shape for i in range(3)))
-    y = F.where(expand(node.x(0), shape), expand(node.x(1), shape), expand(node.x(2), shape))
+    number = next((i for i in (1, 2) if node.value(i).known and node.value(i).static().size == 1), None)
+    if number is None or not shape:
+        y = F.where(expand(node.x(0), shape), expand(node.x(1), shape), expand(node.x(2), shape))
+    else:  # without an array of equal numbers
+        condition = node.x(0) if number == 1 else F.logical_not(node.x(0))
+        condition = reshape(condition, (1,) * (len(shape) - condition.ndim) + tuple(condition.shape))
+        y = F.bool_fill(expand(node.x(3 - number), shape), condition, float(node.static(number).item()))
     sources = frozenset[str]().union(*(node.value(i).sources for i in range(3)))
     return Value(y, node.value(1).dtype, sources=sources)
 
