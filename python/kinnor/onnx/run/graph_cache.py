@@ -80,8 +80,8 @@ class GraphCache:
     def take_other(self, key: Any, given: Mapping[str, Any]) -> Iterator[tuple[StaticGraph, set[Variable]]]:
         """Takes a free graph for inputs of other lengths out of the cache.
 
-        Shapes that come back after their graph was taken get a graph of their own while the cache has room for it. So
-        do arrays without elements, for which nodes may differ.
+        Shapes that come back after their graph was taken get a graph of their own, unless the cache is full. So do
+        arrays without elements, for which nodes may differ.
 
         Args:
             key: The key of the inputs.

@@ -26,7 +26,7 @@ _MOVES = frozenset(
         *("Slice", "Split", "Stack", "Tile", "Transpose"),
     ]
 )
-"""Functions whose results are elements of their inputs, of which they change none."""
+"""Functions that move elements of their inputs and change none."""
 
 _BORROWED_FROM = 1 << 15
 """Inputs from this size in bytes are borrowed. Smaller ones are copied, which is faster."""
