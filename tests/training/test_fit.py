@@ -65,6 +65,109 @@ def test_values_of_the_validation_are_those_of_all_rows():
     assert history[-1]["val_loss"] == pytest.approx(-log[np.arange(len(y)), TEST[1]].mean(), rel=1e-4)
 
 
+@pytest.mark.parametrize("use_thread", [False, True])
+@pytest.mark.parametrize(("size", "batch_size"), [(50, 16), (48, 16), (5, 8), (7, 7)])
+def test_each_example_of_an_iterator_counts_once_in_a_validation(size, batch_size, use_thread):
+    x, t = np.random.RandomState(0).rand(2, size, 1).astype(np.float32)
+    module = L.Linear(1, 1)
+    with data_iterator_simple(lambda i: (x[i], t[i]), size, batch_size, shuffle=True, use_thread=use_thread) as other:
+        solver = S.Sgd(lr=0)
+        history = nn.fit(module, (x, t), "mse", solver=solver, validation=other, epochs=3, verbose=False)
+        assert other.epoch == 3
+    expected = float(((x @ module.W.d + module.b.d - t) ** 2).mean())
+    assert history.series("val_loss") == pytest.approx([expected] * 3, rel=1e-5)
+
+
+def test_a_validation_by_an_iterator_that_stops():
+    x = np.arange(7, dtype=np.float32)[:, None]
+    module = L.Linear(1, 1, w_init=np.ones((1, 1), np.float32))
+    with data_iterator_simple(lambda i: (x[i], 0 * x[i]), 7, 2, stop_exhausted=True) as other:
+        history = nn.fit(
+            module, (x, x), "mse", solver=S.Sgd(lr=0), validation=other, epochs=3, verbose=False, shuffle=False
+        )
+    assert history.series("val_loss") == pytest.approx([float((x[:6] ** 2).mean())] * 3)
+    with data_iterator_simple(lambda i: (x[i], x[i]), 7, 8, stop_exhausted=True) as small:
+        for data in ({"data": small}, {"data": (x, x), "validation": small}):
+            with pytest.raises(nn.ShapeError, match="expected a DataIterator with at least one batch of 8 examples"):
+                nn.fit(module, loss="mse", verbose=False, **data)
+
+
+@pytest.mark.parametrize("shape", [(6,), (6, 1)])
+@pytest.mark.parametrize("loss", ["binary_cross_entropy", F.sigmoid_cross_entropy, F.binary_cross_entropy])
+def test_accuracy_of_one_output_has_a_threshold(loss, shape):
+    x = np.array([-2, -1, -0.5, 0.2, 0.3, 4], np.float32)[:, None]
+    t = np.array([0, 1, 0, 0, 1, 1])
+    module = L.Linear(1, 1, w_init=np.ones((1, 1), np.float32))
+    if loss is F.binary_cross_entropy:  # Takes probabilities.
+        module = L.Sequential(module, L.Sigmoid())
+    history = nn.fit(
+        module, (x, t.reshape((6, 1)) if callable(loss) else t.reshape(shape)), loss, solver=S.Sgd(lr=0),
+        metrics="accuracy", validation=(x, t[:, None]), epochs=1, verbose=False,
+    )  # fmt: skip
+    assert history[-1]["accuracy"] == history[-1]["val_accuracy"] == pytest.approx(4 / 6)
+
+
+def test_accuracy_of_several_answers_of_yes_and_no():
+    x = np.array([[-1, 2], [3, -4]], np.float32)
+    module = L.Linear(2, 2, w_init=np.eye(2, dtype=np.float32))
+    history = nn.fit(
+        module, (x, np.array([[0, 1], [1, 1]])), "binary_cross_entropy", solver=S.Sgd(lr=0), metrics=["accuracy"],
+        epochs=1, verbose=False,
+    )  # fmt: skip
+    assert history[-1]["accuracy"] == 0.75
+
+
+def test_ignored_labels_do_not_count_for_the_accuracy():
+    x = np.eye(3, dtype=np.float32)
+    module = L.Linear(3, 3, w_init=x)
+    history = nn.fit(
+        module, (x, np.array([0, -1, 1])), "cross_entropy", solver=S.Sgd(lr=0), metrics="accuracy", epochs=1,
+        verbose=False,
+    )  # fmt: skip
+    assert history[-1]["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("outputs", "targets", "loss", "metrics", "told"),
+    [
+        (1, np.zeros((4, 1)), "cross_entropy", (), 'the loss is "binary_cross_entropy"'),
+        (1, np.zeros((4, 1)), "mse", "accuracy", "expected a metric for values, such as 'mse', got 'accuracy'"),
+        (3, np.zeros((4, 3)), "mse", "accuracy", "expected a metric for values, such as 'mse', got 'accuracy'"),
+        (1, np.zeros((4, 1)), F.huber_loss, "accuracy", "expected a metric for values"),
+        (1, np.zeros((4, 1)), lambda y, t: F.mean(y), "accuracy", "an output for each of at least two classes"),
+        (
+            3,
+            np.zeros((4, 1)),
+            "mse",
+            (),
+            "expected targets of the shape of the outputs, (4, 3), got shape (4, 1)",
+        ),
+        (3, np.zeros(4), "mse", (), "mse: expected targets of the shape of the outputs, (4, 3), got shape (4,)"),
+        (2, np.zeros(4), "binary_cross_entropy", (), "binary_cross_entropy: expected targets of the shape"),
+        (1, np.zeros(4), F.squared_error, (), "squared_error: expected inputs with the same number of axes"),
+        (1, np.zeros(4), F.sigmoid_cross_entropy, (), "sigmoid_cross_entropy"),
+    ],
+)
+def test_losses_and_metrics_that_do_not_fit_the_outputs(outputs, targets, loss, metrics, told):
+    data = (np.zeros((4, 2), np.float32), targets)
+    with pytest.raises((nn.ShapeError, nn.CallError)) as raised:
+        nn.fit(L.Linear(2, outputs), data, loss, metrics=metrics, verbose=False)
+    assert told in str(raised.value)
+
+
+def test_a_model_without_a_last_axis_and_targets_with_one():
+    x = np.ones((4, 2), np.float32)
+    weights = L.Linear(2, 1)
+
+    def model(x):
+        """Returns one value for each row, shape (n,)."""
+        return weights(x).reshape(-1)
+
+    for loss in ("mse", "binary_cross_entropy"):
+        history = nn.fit(model, (x, np.ones((4, 1))), loss, parameters=weights, epochs=2, verbose=False)
+        assert history[1]["loss"] < history[0]["loss"]
+
+
 def test_modes_are_put_back():
     """After `fit` each module has the mode that it had before, and frozen statistics are unchanged."""
     module = network()
@@ -334,7 +437,7 @@ def test_lines_are_printed(capsys):
         ((network(), (IMAGES,), "mse"), "batches of inputs and a target"),
         ((lambda x, t: 3, TRAIN), "expected a Variable as the loss, got int"),
         ((lambda x, t: F.mean(x), TRAIN), "expected a model with parameters to train, got none"),
-        ((network().requires_grad_(False), TRAIN, "mse"), "to train, got only frozen ones"),
+        ((network().requires_grad_(False), TRAIN, "cross_entropy"), "to train, got only frozen ones"),
         ((network(), IMAGES, LABELS, "cross_entropy"), r"one tuple: fit\(model, \(inputs, targets\), loss\)"),
         ((network(), TRAIN), "expected `loss`, or a model that takes all 2 arrays"),
         ((network(), (IMAGES, np.eye(10)[LABELS.ravel()]), "cross_entropy"), "argmax.axis=-1. of one-hot rows"),

@@ -221,6 +221,17 @@ class DataIterator:
             raise StopIteration
         return batch
 
+    @property
+    def stops(self) -> bool:
+        """True if the iterator stops after an epoch."""
+        return self._stop_exhausted
+
+    def restart(self) -> None:
+        """Start the epoch again, unless the next example is its first one."""
+        if self._position or self._is_over:
+            self._reset()
+            self._is_over = False
+
     def _next(self) -> tuple[NDArray[Any], ...] | None:
         """The next batch, or None at the end. Starts the next read."""
         if self._closed:

@@ -64,10 +64,13 @@ class OfArrays(Batches):
 
 
 class OfIterator(Batches):
-    """The whole batches of a data iterator."""
+    """The whole batches of a data iterator, which goes on from epoch to epoch."""
 
     def __init__(self, iterator: DataIterator) -> None:
         self.iterator: DataIterator = iterator
+        if iterator.stops and iterator.size < iterator.batch_size:
+            expected = f"a DataIterator with at least one batch of {iterator.batch_size} examples"
+            raise ShapeError(f"fit: expected {expected}, got {iterator.size} examples and stop_exhausted=True")
 
     def __len__(self) -> int:
         return max(1, self.iterator.size // self.iterator.batch_size)
@@ -80,6 +83,23 @@ class OfIterator(Batches):
             except StopIteration:
                 batch = iter(self.iterator).next()
             yield batch
+
+
+class OfWholeEpochs(OfIterator):
+    """All examples of a data iterator, each once in an epoch. The last batch is cut to the examples that are left."""
+
+    def __len__(self) -> int:
+        iterator = self.iterator
+        return len(iterator) if iterator.stops else -(-iterator.size // iterator.batch_size)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of one epoch."""
+        left = self.iterator.size
+        self.iterator.restart()
+        for _ in range(len(self)):
+            batch = self.iterator.next()
+            yield tuple(each[:left] for each in batch)
+            left -= self.iterator.batch_size
 
 
 class OfCollection(Batches):
@@ -98,23 +118,35 @@ class OfCollection(Batches):
             yield tuple(np.asarray(each) for each in given)
 
 
+def _holds_arrays(items: list[Any]) -> bool:
+    """True for a batch: a list of arrays."""
+    return all(hasattr(each, "shape") for each in items)
+
+
 def batches(data: Any, batch_size: int, is_training: bool, shuffle: bool = True) -> Batches:
     """The batches of data as `fit` takes it.
 
     Args:
         data: A tuple of arrays, a `DataIterator`, or a collection of batches with a length.
         batch_size: Number of rows of a batch, of arrays.
-        is_training: True to leave out rows that do not fill a batch, of arrays.
+        is_training: True to leave out rows that do not fill a batch, of arrays, or to take them in the next epoch, of
+            an iterator.
         shuffle: True for a random order, of arrays for training.
 
     Raises:
         CallError: If it is something else.
     """
     if isinstance(data, DataIterator):
-        return OfIterator(data)
+        return OfIterator(data) if is_training else OfWholeEpochs(data)
     if isinstance(data, tuple) and data and all(hasattr(each, "shape") for each in data):
         return OfArrays(data, batch_size, is_training, shuffle)
-    if hasattr(data, "__len__") and hasattr(data, "__iter__") and not hasattr(data, "shape") and len(data):
+    if isinstance(data, tuple) and data and all(isinstance(each, list) and not _holds_arrays(each) for each in data):
+        raise CallError("fit: expected a tuple of arrays, got a tuple of lists; numpy.asarray makes an array of each")
+    is_other = isinstance(data, dict) or hasattr(data, "shape")
+    if not is_other and hasattr(data, "__len__") and hasattr(data, "__iter__") and len(data):
         return OfCollection(data)
-    got = type(data).__name__
-    raise CallError(f"fit: expected a tuple of arrays, a DataIterator or a list of batches as data, got {got}")
+    hint = "; inputs and targets are one tuple: (inputs, targets)" if hasattr(data, "shape") else ""
+    if isinstance(data, dict):
+        hint = "; tuple(data.values()) has its arrays"
+    told = f"fit: expected a tuple of arrays, a DataIterator or a list of batches as data, got {type(data).__name__}"
+    raise CallError(told + hint)
