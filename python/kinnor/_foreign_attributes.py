@@ -113,7 +113,8 @@ def _int(self: Any) -> int:
 
 def _round(self: Any, digits: int | None = None) -> float | int:
     """The only element, rounded."""
-    return round(self.item(), digits)
+    rounded: float | int = round(self.item(), digits)
+    return rounded
 
 
 def _formatted(self: Any, form: str) -> str:

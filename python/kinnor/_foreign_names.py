@@ -726,6 +726,16 @@ PROFILE = {
 """Attributes of PyTorch's profiles, for a profile `p`."""
 
 LAYER_ARGUMENTS = {
+    "activation": "the activation is a layer of its own, such as kinnor.layers.ReLU()",
+    "data_format": "channels come before the spatial axes",
+    "device": "leave it out: layers compute on the CPU",
+    "dtype": "leave it out: parameters are float32; kinnor.autocast() computes in 16 bits",
+    "inplace": "leave it out: functions reuse memory by themselves",
+    "padding_mode": "kinnor.functions.pad(x, widths, mode='reflect') before the layer",
+    "proj_size": "a Linear after the layer is the projection",
+    "rate": "p",
+    "return_sequences": "the output has all steps; y[-1], or y[:, -1] with `batch_first`, is the last one",
+    "return_state": "leave it out: the layer returns output and state",
     "affine": "batch and group normalizations always have factors",
     "attn_mask": "additive_mask",
     "elementwise_affine": "the layer always has factors",

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _core, random
-from ._core import NdArray, ParameterError
+from ._core import CallError, NdArray, ParameterError
+from ._suggest import explained
 from .files import parameter_file
 from .files.atomic import replacing
 from .files.steady import steadily
@@ -47,6 +48,23 @@ class _Parts(NamedTuple):
     iterators: dict[str, DataIterator]
 
 
+_ELSEWHERE = {
+    "dataloader": "iterators",
+    "epoch": "write values={'epoch': epoch}",
+    "loss": "write values={'loss': loss}",
+    "model": "write parameters=model.state_dict()",
+    "model_state_dict": "write parameters=model.state_dict()",
+    "optimizer": "write solvers={'main': solver}",
+    "optimizer_state_dict": "write solvers={'main': solver}",
+    "params": "parameters",
+    "solver": "write solvers={'main': solver}",
+    "state_dict": "write parameters=model.state_dict()",
+    "step": "write values={'step': step}",
+}
+"""Names that programs for PyTorch have for the parts of a checkpoint, and what to write."""
+
+
+@explained("save_checkpoint", _ELSEWHERE, "the path, then arguments by name: parameters=model.state_dict()")
 def save_checkpoint(
     path: str | os.PathLike[str],
     *,
@@ -92,7 +110,7 @@ def save_checkpoint(
     from .distributed.spread import gathered, sources
 
     op = "save_checkpoint"
-    parts = _parts(parameters, solvers, iterators)
+    parts = _parts(op, parameters, solvers, iterators)
     rank, size = _place(op, communicator)
     own = _arrays(parts, communicator is not None)
     told = _exchange(communicator, json.dumps({"random": _random_state(), "iterators": _positions(parts)}), op)
@@ -122,6 +140,7 @@ def save_checkpoint(
     _exchange(communicator, "saved", op)
 
 
+@explained("load_checkpoint", _ELSEWHERE, "the path, then arguments by name: parameters=model.state_dict()")
 def load_checkpoint(
     path: str | os.PathLike[str],
     *,
@@ -151,7 +170,7 @@ def load_checkpoint(
             changed then.
         OSError: If a file cannot be read.
     """
-    parts = _parts(parameters, solvers, iterators)
+    parts = _parts("load_checkpoint", parameters, solvers, iterators)
     rank, _ = _place("load_checkpoint", communicator)
     keys = {name: list(solver.get_parameters()) for name, solver in parts.solvers.items()}
     others = [json.loads(text) for text in _exchange(communicator, json.dumps(keys), "load_checkpoint")]
@@ -183,12 +202,20 @@ def load_checkpoint(
 
 
 def _parts(
+    op: str,
     parameters: Mapping[str, Variable] | None,
     solvers: Mapping[str, Solver | ShardedSolver] | None,
     iterators: Mapping[str, DataIterator] | None,
 ) -> _Parts:
     """The objects of a checkpoint from the arguments of `save_checkpoint` or `load_checkpoint`."""
     known = get_parameters(grad_only=False) if parameters is None else parameters
+    kinds = {"parameters": "Variables", "solvers": "solvers", "iterators": "data iterators"}
+    for (name, what), given in zip(kinds.items(), (known, solvers, iterators), strict=True):
+        if given is not None and not hasattr(given, "items"):
+            hint = "; state_dict() of the module has them" if hasattr(given, "named_parameters") else ""
+            if name == "solvers":
+                hint = '; {"main": solver} names one'
+            raise CallError(f"{op}: expected `{name}` to be {what} by name, got {type(given).__name__}{hint}")
     return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}))
 
 

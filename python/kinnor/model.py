@@ -7,6 +7,7 @@ y = model(images)
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -299,7 +300,10 @@ def check_outputs(op: str, outputs: Any) -> None:
         )
     is_collection = hasattr(outputs, "__iter__") and not isinstance(outputs, (str, bytes))
     if not is_collection and not isinstance(outputs, Variable):
-        raise CallError(f"{op}: expected Variables as outputs, got {type(outputs).__name__}")
+        hint = ""
+        if isinstance(outputs, (str, os.PathLike)):
+            hint = "; the order is outputs, path" if op == "onnx.save" else "; the order is path, outputs"
+        raise CallError(f"{op}: expected Variables as outputs, got {type(outputs).__name__}{hint}")
 
 
 def check_inputs(op: str, inputs: Any, read: Collection[Variable] | None = None) -> None:

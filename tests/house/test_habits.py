@@ -364,3 +364,50 @@ def test_the_length_of_an_iterator_over_one_epoch():
         assert len(batches) == 3 == len(list(batches)) and batches
     with data_iterator_simple(lambda i: (i,), 7, 2) as batches:
         assert batches
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("data_iterator_simple((inputs, targets), 64)", "write data_iterator_simple(lambda i: (x[i], t[i]), len(x), "),
+        ("data_iterator_simple(dataset=inputs, batch_size=2)", "expected `load_func` to be a function of the number"),
+        ("data_iterator_simple(lambda i: (i,), 3, batch_size=2, transform=print)", "`load_func` may change what it re"),
+        ("kinnor.fit(model, inputs, targets)", "inputs and targets are one tuple: (inputs, targets)"),
+        ("kinnor.fit(model, {'x': inputs, 'y': targets}, 'mse')", "tuple(data.values()) has its arrays"),
+        ("kinnor.fit(model, ([1.0, 2.0], [1.0, 2.0]), 'mse')", "numpy.asarray makes an array of each"),
+        ("kinnor.save_parameters('m.safetensors', model)", "got Sequential; state_dict() of a module has them"),
+        ("kinnor.save_parameters(model.state_dict(), 'm.safetensors')", "; the path is the first argument"),
+        ("kinnor.save_parameters('m.pt', model.state_dict())", "safetensors.torch.save_file(model.state_dict(), path)"),
+        ("kinnor.load_parameters('m.pth')", "safetensors.torch.save_file(model.state_dict(), path)"),
+        ("kinnor.load_parameters('model.safetensors', model)", "module.load_parameters(path) loads the parameters of"),
+        ("model.load_state_dict('model.safetensors')", "load_parameters(path) of the module reads a file"),
+        ("model.load_state_dict(kinnor.load_parameters('model.safetensors'))", "load_parameters(path) of the module"),
+        ("kinnor.load('model.safetensors')", "; load_parameters reads files of parameters"),
+        ("kinnor.save({'y': x + 1}, 'model.nnp')", "; the order is path, outputs"),
+        ("kinnor.onnx.save('model.onnx', {'y': x + 1})", "; the order is outputs, path"),
+        ("kinnor.save_checkpoint('c', model=model)", "'model'; write parameters=model.state_dict()"),
+        ("kinnor.save_checkpoint('c', model, solver)", "expected the path, then arguments by name"),
+        ("kinnor.save_checkpoint('c', parameters=model)", "got Sequential; state_dict() of the module has them"),
+        ("kinnor.load_checkpoint('c', solvers=solver)", 'got Adam; {"main": solver} names one'),
+        ("kinnor.Sequential([layer, layer])", "expected Modules, got list: write Sequential(*modules)"),
+        ("kinnor.Sequential({'a': layer})", "got dict: write Sequential(*modules.items())"),
+        ("kinnor.Sequential(layers.ReLU)", "got ReLU: ReLU() makes a module of the class"),
+        ("kinnor.show(model)", "print(module) shows its layers"),
+        ("layers.Conv2d(3, 4, 3, padding_mode='reflect')", "Conv2d: expected (in_channels"),
+        ("layers.LSTM(3, 4, proj_size=2)", "a Linear after the layer is the projection"),
+        ("layers.Linear(3, 4, activation='relu')", "the activation is a layer of its own"),
+        ("layers.Dropout(rate=0.5)", "did you mean 'p'?"),
+    ],
+)
+def test_calls_of_other_libraries_lead_to_calls_of_kinnor(call, told):
+    there = {**names(), "layers": L, "data_iterator_simple": data_iterator_simple}
+    with pytest.raises((TypeError, ValueError)) as raised:
+        eval(call, there)
+    assert told in str(raised.value) and len(str(raised.value).splitlines()) == 1
+
+
+def test_parts_of_a_sequence():
+    model = names()["model"]
+    chain = nn.Sequential(model[0], L.ReLU(), L.Linear(2, 2))
+    part = chain[:2]
+    assert list(part) == list(chain)[:2] and list(part.state_dict()) == list(chain.state_dict())[:2]

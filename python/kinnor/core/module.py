@@ -119,7 +119,7 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
             with parameter_scope("", self.parameter_scope):
                 made = method(self, *args, **kwargs)
         except TypeError as error:
-            _explain_argument(method, error)
+            _explain_argument(type(self).__name__, method, error)
             raise
         finally:
             _called.modules.pop()
@@ -131,8 +131,8 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _explain_argument(method: Callable[..., Any], error: TypeError) -> None:
-    """Raises CallError in place of Python's error about a keyword argument that the method lacks."""
+def _explain_argument(kind: str, method: Callable[..., Any], error: TypeError) -> None:
+    """Raises CallError in place of Python's error about a keyword argument that the method of a class lacks."""
     start = f"{method.__qualname__}() got an unexpected keyword argument "
     if not str(error).startswith(start):
         return
@@ -141,7 +141,7 @@ def _explain_argument(method: Callable[..., Any], error: TypeError) -> None:
 
     name = str(error).removeprefix(start).split("'")[1]
     known = list(inspect.signature(method).parameters)[1:]
-    op = method.__qualname__.removesuffix(".__init__").removesuffix(".call")
+    op = kind if method.__name__ in ("__init__", "call") else method.__qualname__
     told = f"{op}: expected ({', '.join(known)}), got an argument {name!r}{advice(name, known, LAYER_ARGUMENTS)}"
     raise CallError(told) from None
 
@@ -497,7 +497,9 @@ class Module:
         """
         op = "Module.load_state_dict"
         if not hasattr(state_dict, "items"):
-            raise CallError(f"{op}: expected Variables or arrays by path, got {type(state_dict).__name__}")
+            is_path = isinstance(state_dict, (str, os.PathLike)) or hasattr(state_dict, "matched")
+            hint = "; load_parameters(path) of the module reads a file" if is_path else ""
+            raise CallError(f"{op}: expected Variables or arrays by path, got {type(state_dict).__name__}{hint}")
         own = self.state_dict()
         missing = [name for name in own if name not in state_dict]
         unexpected = [name for name in state_dict if name not in own]
@@ -700,8 +702,16 @@ def parameter_paths() -> dict[int, str]:
 def checked(op: str, module: Any) -> Module:
     """The argument, unchanged. Raises CallError unless it is a Module."""
     if not isinstance(module, Module):
-        hint = ": kinnor.layers.Activation makes a module of a function" if callable(module) else ""
-        raise CallError(f"{op}: expected Modules, got {type(module).__name__}{hint}")
+        hint, got = "", type(module).__name__
+        if isinstance(module, type):
+            hint, got = f": {module.__name__}() makes a module of the class", module.__name__
+        elif callable(module):
+            hint = ": kinnor.layers.Activation makes a module of a function"
+        elif hasattr(module, "items"):
+            hint = f": write {op}(*modules.items())" if op == "Sequential" else ""
+        elif hasattr(module, "__iter__"):
+            hint = f": write {op}(*modules)" if op == "Sequential" else ""
+        raise CallError(f"{op}: expected Modules, got {got}{hint}")
     return module
 
 

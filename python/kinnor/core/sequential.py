@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .._core import IndexRangeError
 from .module import Module, checked
@@ -33,6 +33,8 @@ class Sequential(Module):
         (5, 2)
         >>> list(network.get_parameters())[:3]
         ['@dense_0/affine/W', '@dense_0/affine/b', '@last/affine/W']
+        >>> network[:1](nn.Variable((5, 3))).shape  # a slice has the same modules
+        (5, 8)
     """
 
     def __init__(self, *args: Module | tuple[str, Module], **kwargs: Any) -> None:
@@ -63,7 +65,13 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Module]:
         return iter(list(self.submodules.values()))
 
-    def __getitem__(self, index: int) -> Module:
+    @overload
+    def __getitem__(self, index: int) -> Module: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: int | slice) -> Module:
+        if isinstance(index, slice):
+            return Sequential(*list(self.submodules.items())[index])
         modules = list(self.submodules.values())
         if not -len(modules) <= index < len(modules):
             raise IndexRangeError(f"Sequential: expected an index within {len(modules)} modules, got {index!r}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from .. import _check, _core
+from .._core import CallError
 from .._suggest import absent, explained
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
@@ -34,7 +36,12 @@ __all__ = [
     "data_iterator_simple",
 ]
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
 ELSEWHERE = {
+    "dataset": "load_func",
+    "sampler": "`shuffle` and `rng` give the order",
+    "transform": "`load_func` may change what it returns; `map` of a data source changes examples",
     "collate_fn": "arrays of one shape are stacked; `map` of a data source changes examples",
     "drop_last": "every batch has `batch_size` examples; the last one of an epoch is filled from the next epoch",
     "num_workers": "`n_workers` of data_iterator and data_iterator_image_folder is the number of threads",
@@ -114,6 +121,24 @@ def _over(source: DataSource, given: dict[str, Any]) -> DataIterator:
     return data_iterator(source, **given | ({"rng": None} if _core.is_nnabla() else {}))
 
 
+def _of_function(make: _F) -> _F:
+    """The function, with an error for arrays in place of a loading function."""
+
+    @functools.wraps(make)
+    def checked(load_func: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Refuses what is no function, and calls the function."""
+        if not callable(load_func):
+            of = type(load_func).__name__
+            raise CallError(
+                f"data_iterator_simple: expected `load_func` to be a function of the number of an example, got {of}; "
+                "for arrays x and t write data_iterator_simple(lambda i: (x[i], t[i]), len(x), batch_size)"
+            )
+        return make(load_func, *args, **kwargs)
+
+    return checked  # type: ignore[return-value]
+
+
+@_of_function
 @explained("data_iterator_simple", ELSEWHERE)
 def data_iterator_simple(
     load_func: Callable[[int], Sequence[Any]],

@@ -197,7 +197,10 @@ def _read_archive(op: str, name: str, raw: bytes, content: Content) -> None:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         if isinstance(error, Error):
             raise
-        hint = "; kinnor.onnx.load reads ONNX files" if str(name).endswith(".onnx") else ""
+        ending = Path(str(name)).suffix
+        hint = "; kinnor.onnx.load reads ONNX files" if ending == ".onnx" else ""
+        if ending in (".h5", ".safetensors"):
+            hint = "; load_parameters reads files of parameters"
         raise NetworkError(f"{op}: expected an archive of NNabla, got {name}: {error}{hint}") from error
 
 

@@ -192,8 +192,23 @@ def _format(op: str, path: PathOrFile, extension: str | None) -> _Format:
     if extension in _LATER:
         raise NotImplementedError(f"{op}: expected {_known()}, got {shown}: {extension} is not supported yet")
     if extension not in _FORMATS:
-        raise ParameterError(f"{op}: expected a name that ends in {_known()}, got {shown}")
+        ending = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
+        hint = f"; {_OF_OTHERS[ending]}" if ending in _OF_OTHERS else ""
+        raise ParameterError(f"{op}: expected a name that ends in {_known()}, got {shown}{hint}")
     return _FORMATS[extension]
+
+
+_PICKLED = "safetensors.torch.save_file(model.state_dict(), path) of PyTorch writes a file that Kinnor reads"
+_OF_OTHERS = {
+    ".bin": _PICKLED,
+    ".ckpt": _PICKLED,
+    ".nnp": "kinnor.save and kinnor.load are for networks",
+    ".npz": "numpy.savez and numpy.load are for arrays",
+    ".onnx": "kinnor.onnx.save and kinnor.onnx.load are for networks",
+    ".pt": _PICKLED,
+    ".pth": _PICKLED,
+}
+"""Endings of files of other formats, and what writes or reads them."""
 
 
 def _known() -> str:

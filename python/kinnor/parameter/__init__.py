@@ -275,11 +275,19 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
         params = get_parameters(grad_only=False)
     given: Any = params
     if not isinstance(given, Mapping) or not all(isinstance(variable, Variable) for variable in given.values()):
-        raise CallError(f"save_parameters: expected `params` to be Variables by path, got {params!r}")
+        hint = "; state_dict() of a module has them" if callable(getattr(given, "named_parameters", None)) else ""
+        if hasattr(path, "keys") and isinstance(given, str):
+            hint = "; the path is the first argument"
+        raise CallError(f"save_parameters: expected `params` to be Variables by path, got {_shown(given)}{hint}")
     entries = [parameter_file.Entry(key, _values(variable), variable.need_grad) for key, variable in params.items()]
     parameter_file.save(path, entries, extension)
     for callback in saving_callbacks:
         callback(path)
+
+
+def _shown(given: Any) -> str:
+    """A wrong argument in an error: text as it is, and the type of anything else."""
+    return repr(given) if isinstance(given, str) else type(given).__name__
 
 
 class Loaded(NamedTuple):
@@ -358,7 +366,9 @@ def load_parameters(
         kind = schema.messages().NNablaProtoBuf
         proto = kind() if proto is None else proto
         if not isinstance(proto, kind):
-            raise CallError(f"{op}: expected `proto` to be an NNablaProtoBuf, got {proto!r}")
+            of_module = callable(getattr(proto, "named_parameters", None)) or hasattr(proto, "items")
+            hint = "; module.load_parameters(path) loads the parameters of a module" if of_module else ""
+            raise CallError(f"{op}: expected `proto` to be an NNablaProtoBuf, got {_shown(proto)}{hint}")
     entries = network_file.entries(path, extension)
     loaded = put(entries, op, strict=_check.flag(op, "strict", strict))
     if proto is None:

@@ -83,7 +83,9 @@ def collect(
     """
     ends: list[Any] = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
     if not ends or not all(isinstance(y, Variable) for y in ends):
-        raise CallError(f"show: expected a Variable or a list of them, got {outputs!r}")
+        is_module = callable(getattr(outputs, "named_parameters", None))
+        hint = "; print(module) shows its layers, and show(module(x)) their functions" if is_module else ""
+        raise CallError(f"show: expected a Variable or a list of them, got {type(outputs).__name__}{hint}")
     if all(y.parent is None for y in ends):
         raise GraphError("show: expected a variable that a function computes, got one without parent")
     paths = named(get_parameters(grad_only=False) if parameters is None else parameters)
