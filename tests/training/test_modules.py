@@ -5,6 +5,7 @@ import pytest
 
 import kinnor as nn
 import kinnor.functions as F
+import kinnor.layers as L
 import kinnor.parametric_functions as PF
 from kinnor import _core
 from kinnor.experimental import parametric_function_class as PC
@@ -339,3 +340,48 @@ def test_names_of_attributes_are_the_users():
     network._order, network._parameters, network.parameters = [1], {"a": 3}, None
     network.part = Dense(3)
     assert ran(network.part).name == "part" and list(network.state_dict()) == ["@part/affine/W", "@part/affine/b"]
+
+
+@pytest.mark.parametrize("ending", ["nnp", "onnx"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_models_of_files_are_parts_of_a_module(tmp_path, ending, nested):
+    pytest.importorskip("onnx")
+    body = nn.Sequential(L.Linear(3, 4), L.BatchNorm1d(4)).eval()
+    x = nn.Variable((2, 3))
+    path = tmp_path / f"body.{ending}"
+    if ending == "nnp":
+        nn.save(path, {"y": body(x)}, inputs={"x": x}, parameters=body)
+        model = nn.load(path)
+    else:
+        nn.onnx.save({"y": body(x)}, path, inputs={"x": x})
+        model = nn.onnx.load(path)
+
+    class Extended(nn.Module):
+        """A model with a new last layer."""
+
+        def __init__(self):
+            self.models = [model] if nested else model
+            self.head = L.Linear(4, 2)
+
+        def call(self, x):
+            """Returns scores."""
+            return self.head((self.models[0] if nested else self.models)(x))
+
+    module = Extended()
+    learned = [v for v in model.get_parameters().values() if v.need_grad]
+    assert len(list(module.parameters())) == 2 + len(learned) and len(learned) >= 4
+    before = {name: v.d.copy() for name, v in module.state_dict().items()}
+    data = np.random.RandomState(0).rand(8, 3).astype(np.float32), np.ones((8, 2), np.float32)
+    nn.fit(module, data, "mse", epochs=1, batch_size=8, verbose=False)
+    changed = {name for name, v in module.state_dict().items() if not np.array_equal(v.d, before[name])}
+    assert changed == {name for name, _ in module.named_parameters()}
+    module.save_parameters(tmp_path / "all.safetensors")
+    expected = module(nn.Variable.from_numpy_array(data[0]))
+    expected.forward()
+    module.load_state_dict(before)
+    module.load_parameters(tmp_path / "all.safetensors")
+    y = module(nn.Variable.from_numpy_array(data[0]))
+    y.forward()
+    np.testing.assert_array_equal(y.d, expected.d)
+    module.requires_grad_(False)
+    assert not any(v.need_grad for v in module.parameters())

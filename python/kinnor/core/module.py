@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -150,7 +151,8 @@ class Module:
     """A part of a network. Parameters registered in its methods belong to it.
 
     Subclasses define `call`, which `module(...)` calls. Modules set as attributes are submodules. Paths of their
-    parameters start with `@` and the name of the submodule.
+    parameters start with `@` and the name of the submodule. Parameters of a model that `kinnor.load` or
+    `kinnor.onnx.load` returned belong to the module too if the model is an attribute.
 
     Attributes:
         training: True in training mode. Setting it also sets it on all submodules.
@@ -418,6 +420,20 @@ class Module:
                 for key, variable in _within(name, value, Variable):
                     if variable.parent is None and is_learned(variable):
                         yield key, variable
+        for name, model in self._held_models():
+            for key, variable in model.get_parameters().items():
+                yield f"{name}/{key}", variable
+
+    def _held_models(self) -> Iterator[tuple[str, Any]]:
+        """The models of files among the attributes, by name: `Model` of `kinnor.load` and of `kinnor.onnx.load`."""
+        places = ("kinnor.model", "kinnor.onnx.run.network")
+        kinds = tuple(sys.modules[place].Model for place in places if place in sys.modules)
+        if not kinds:
+            return
+        for name, value in list(vars(self).items()):
+            if name not in _INTERNAL and isinstance(value, (*kinds, list, tuple, dict)):
+                for kind in kinds:
+                    yield from _within(name, value, kind)
 
     def parameters(self) -> Iterator[Variable]:
         """The learned parameters of the module and of submodules, each once, frozen parameters included.
