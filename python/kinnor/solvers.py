@@ -373,16 +373,17 @@ def _class(name: str, doc: str, args: list[tuple[str, str, Any]]) -> type[Solver
 
     def init(self: Solver, *args: Any, **kwargs: Any) -> None:
         """Checks the names of arguments, and makes the core solver."""
+        if args and _holds_parameters(args[0]):
+            got = type(args[0]).__name__
+            raise CallError(
+                f"{name}: expected numbers as arguments, got {got}: set_parameters of the solver takes parameters, and "
+                "add_group those with arguments of their own"
+            )
         unknown = [key for key in kwargs if key not in signature.parameters]
         if unknown:
             nearest = _instead(unknown[0], signature.parameters) or question(unknown[0], signature.parameters)
             known = ", ".join(signature.parameters)
             raise CallError(f"{name}: expected ({known}), got an argument '{unknown[0]}'{nearest}")
-        if args and _holds_parameters(args[0]):
-            got = type(args[0]).__name__
-            raise CallError(
-                f"{name}: expected numbers as arguments, got {got}: set_parameters of the solver takes parameters"
-            )
         _core.Solver.__init__(self, name, *args, **kwargs)
         self._arguments = {**dict(zip(signature.parameters, args, strict=False)), **kwargs}
 

@@ -200,7 +200,7 @@ def test_a_profile_knows_names_of_pytorch(tmp_path):
     with nn.profile() as p:
         nn.functions.relu(nn.Variable((2, 2)))
     for name, text in _foreign_names.PROFILE.items():
-        with pytest.raises(AttributeError, match=f"has no attribute '{name}'; write ") as raised:
+        with pytest.raises(AttributeError, match=f"^'Profile' object has no attribute '{name}'; write ") as raised:
             getattr(p, name)
         assert str(raised.value).endswith(text)
         exec(text, {"p": p})
@@ -370,6 +370,8 @@ def test_the_length_of_an_iterator_over_one_epoch():
     ("call", "told"),
     [
         ("data_iterator_simple((inputs, targets), 64)", "write data_iterator_simple(lambda i: (x[i], t[i]), len(x), "),
+        ("data_iterator_simple(range(3), 64)", "write data_iterator_simple(lambda i: dataset[i], len(dataset), "),
+        ("kinnor.solvers.Adam([{'params': []}], lr=1e-3)", "add_group those with arguments of their own"),
         ("data_iterator_simple(dataset=inputs, batch_size=2)", "expected `load_func` to be a function of the number"),
         ("data_iterator_simple(lambda i: (i,), 3, batch_size=2, transform=print)", "`load_func` may change what it re"),
         ("kinnor.fit(model, inputs, targets)", "inputs and targets are one tuple: (inputs, targets)"),

@@ -92,7 +92,7 @@ def fit(images: npt.NDArray[np.float32], labels: npt.NDArray[np.int32]) -> float
 
     history = nn.fit(
         network, (images, labels), "cross_entropy", solver=S.Adam(), epochs=3, validation=(images, labels),
-        metrics=["accuracy"], callbacks=[note, nn.training.EarlyStopping(patience=2)], verbose=False,
+        metrics={"right": "accuracy"}, callbacks=[note, nn.training.EarlyStopping(patience=2)], verbose=False,
     )  # fmt: skip
     values: list[float] = history.series("val_loss")
     return values[-1]

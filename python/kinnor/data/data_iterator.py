@@ -128,10 +128,13 @@ def _of_function(make: _F) -> _F:
     def checked(load_func: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Refuses what is no function, and calls the function."""
         if not callable(load_func):
+            hint = "for arrays x and t write data_iterator_simple(lambda i: (x[i], t[i]), len(x), batch_size)"
+            if hasattr(load_func, "__getitem__") and not isinstance(load_func, (tuple, list, dict, np.ndarray)):
+                hint = "write data_iterator_simple(lambda i: dataset[i], len(dataset), batch_size)"
             of = type(load_func).__name__
             raise CallError(
                 f"data_iterator_simple: expected `load_func` to be a function of the number of an example, got {of}; "
-                "for arrays x and t write data_iterator_simple(lambda i: (x[i], t[i]), len(x), batch_size)"
+                f"{hint}"
             )
         return make(load_func, *args, **kwargs)
 

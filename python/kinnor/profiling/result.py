@@ -227,7 +227,7 @@ class Profile:
         def __getattr__(self, name: str) -> Any:
             from .._suggest import lacks  # On a mistake only.
 
-            lacks(self, name, "PROFILE", "'Profile'")
+            lacks(self, name, "PROFILE", "Profile")
 
     def _repr_html_(self) -> str:
         """Returns the table of functions as HTML, for notebooks."""

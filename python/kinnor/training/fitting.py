@@ -45,7 +45,7 @@ def fit(
     epochs: int = 10,
     batch_size: int = 32,
     validation: Any = None,
-    metrics: Mapping[str, Measure | MetricName] | Iterable[Measure | MetricName] | MetricName = (),
+    metrics: MetricName | Sequence[Measure | MetricName] | Mapping[str, Measure | MetricName] = (),
     callbacks: Iterable[Callback | Callable[[Run], object]] = (),
     schedule: BaseLearningRateScheduler | None = None,
     monitor: str | None = None,
