@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._core import CallError, NdArray, Variable
+from ._core import CallError, NdArray, Solver, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["ARRAY", "VARIABLE", "attach", "knowing"]
+__all__ = ["ARRAY", "VARIABLE", "attach"]
 
 VARIABLE = [
     "H", "abs", "add", "add_", "addmm", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "baddbmm",
@@ -81,12 +81,13 @@ def attach() -> None:
             setattr(kind, name, _Absent(name))
         for method in (_listed, _int, _round, _formatted, _abs):
             setattr(kind, _SPECIAL[method.__name__], method)
-    for name in ("backward", "from_numpy_array"):
-        method = knowing(f"Variable.{name}", getattr(Variable, name))
-        setattr(Variable, name, staticmethod(method) if name == "from_numpy_array" else method)
+    setattr(Variable, "backward", _knowing("Variable.backward", Variable.backward))  # noqa: B010 - no stub assigns.
+    made = staticmethod(_knowing("Variable.from_numpy_array", Variable.from_numpy_array))
+    setattr(Variable, "from_numpy_array", made)  # noqa: B010
+    setattr(Solver, "zero_grad", _knowing("zero_grad", Solver.zero_grad))  # noqa: B010
 
 
-def knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
     """A method whose errors lead from arguments of PyTorch's method of this name to what to write here.
 
     Args:

@@ -713,7 +713,6 @@ HISTORY = {
 
 ITERATOR = {
     "batch": "iterator.batch_size",
-    "class_to_idx": "iterator.variables  # kinnor.data.image_folder.ImageFolderDataSource(folder).classes has the names",
     "classes": "iterator.variables  # kinnor.data.image_folder.ImageFolderDataSource(folder).classes has the names",
     "dataset": "iterator.size",
 }

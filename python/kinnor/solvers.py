@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _check, _core
 from ._core import CallError, NdArray, UnsupportedError, Variable
-from ._foreign_attributes import knowing
 from ._suggest import absent, lacks, question
 
 if TYPE_CHECKING:
@@ -83,9 +82,6 @@ class Solver(_core.Solver):
     """
 
     _arguments: dict[str, Any]
-
-    if not TYPE_CHECKING:
-        zero_grad = knowing("zero_grad", _core.Solver.zero_grad)
 
     def set_parameters(
         self,

@@ -82,9 +82,9 @@ MISTAKES = {
     "L.Linear('3', 2)": 'Argument 1 to "Linear" has incompatible type "str"',
     "L.Linear(3, 2)('x')": 'Argument 1 has incompatible type "str"; expected "Variable"',
     "L.LSTM(3, 2)(nn.Variable((1, 2, 3)), 5)": 'Argument 2 has incompatible type "int"; expected "tuple[Variable, ',
-    "int(L.Conv2d(3, 2, 3)(nn.Variable((3, 8, 8))))": 'No overload variant of "int" matches',
+    "L.Conv2d(3, 2, 3)(nn.Variable((1, 3, 8, 8))).nothing": '"Variable" has no attribute "nothing"',
     "Net(8)('x')": 'Argument 1 to "__call__" of "Module" has incompatible type "str"; expected "Variable"',
-    "int(Net(8)(nn.Variable((1, 3))))": 'No overload variant of "int" matches',
+    "Net(8)(nn.Variable((1, 3))).nothing": '"Variable" has no attribute "nothing"',
     "nn.fit(print, [], 'crossentropy')": 'Argument 3 to "fit" has incompatible type "Literal[\'crossentropy\']"',
     "nn.fit(print, [], 'mse', metrics=['acc'])": "List item 0 has incompatible type \"Literal['acc']\"",
 }
