@@ -64,7 +64,7 @@ def facts_of(comparisons: Sequence[Comparison], threads: int) -> dict[str, Any]:
 
 
 def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], line: float | None = None) -> None:
-    """Draws a group of bars for each row, on a logarithmic axis unless there is a line at a value."""
+    """Draws a group of bars for each row, and a line at a value if there is one."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -77,9 +77,7 @@ def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], l
         for n, value in enumerate(values):
             if value is not None:
                 axes.barh(place - 0.4 + (n + 0.5) * height, value, height * 0.9, color=colours[n % len(colours)])
-    if line is None:
-        axes.set_xscale("log")
-    else:
+    if line is not None:
         axes.axvline(line, color=GREY, linewidth=1)
     axes.set_yticks(range(len(rows)), [workload for workload, _ in rows])
     axes.invert_yaxis()
