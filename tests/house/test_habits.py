@@ -384,6 +384,7 @@ def test_the_length_of_an_iterator_over_one_epoch():
         ("kinnor.load_parameters('model.safetensors', model)", "module.load_parameters(path) loads the parameters of"),
         ("model.load_state_dict('model.safetensors')", "load_parameters(path) of the module reads a file"),
         ("model.load_state_dict(kinnor.load_parameters('model.safetensors'))", "load_parameters(path) of the module"),
+        ("open('m.pt', 'w').close() or kinnor.load('m.pt')", "; torch.onnx.export writes a file that kinnor.onnx.load"),
         ("kinnor.load('model.safetensors')", "; load_parameters reads files of parameters"),
         ("kinnor.save({'y': x + 1}, 'model.nnp')", "; the order is path, outputs"),
         ("kinnor.onnx.save('model.onnx', {'y': x + 1})", "; the order is outputs, path"),

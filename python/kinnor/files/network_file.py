@@ -201,6 +201,8 @@ def _read_archive(op: str, name: str, raw: bytes, content: Content) -> None:
         hint = "; kinnor.onnx.load reads ONNX files" if ending == ".onnx" else ""
         if ending in (".h5", ".safetensors"):
             hint = "; load_parameters reads files of parameters"
+        if ending in (".pt", ".pth"):
+            hint = "; torch.onnx.export writes a file that kinnor.onnx.load reads"
         raise NetworkError(f"{op}: expected an archive of NNabla, got {name}: {error}{hint}") from error
 
 
