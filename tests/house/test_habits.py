@@ -399,6 +399,11 @@ def test_the_length_of_an_iterator_over_one_epoch():
         ("layers.Conv2d(3, 4, 3, padding_mode='reflect')", "Conv2d: expected (in_channels"),
         ("layers.LSTM(3, 4, proj_size=2)", "a Linear after the layer is the projection"),
         ("layers.Linear(3, 4, activation='relu')", "the activation is a layer of its own"),
+        ("layers.ReLU(inplace=True)", "ReLU: expected (), got an argument 'inplace'; leave it out"),
+        (
+            "layers.GELU(approximate='tanh')",
+            "GELU: expected (), got an argument 'approximate'; gelu is the approximation",
+        ),
         ("layers.Dropout(rate=0.5)", "did you mean 'p'?"),
     ],
 )

@@ -61,6 +61,9 @@ class FunctionLayer(Module):
     ARGUMENT: ClassVar[str | None] = None
     """The attribute that is the second argument of the function, if it has one."""
 
+    def __init__(self) -> None:
+        """Takes no arguments; errors about arguments of other libraries need the method."""
+
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
         return "" if self.ARGUMENT is None else f"{getattr(self, self.ARGUMENT)}"
