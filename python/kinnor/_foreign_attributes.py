@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ._core import CallError, NdArray, Solver, Variable
+from ._core import CallError, NdArray, Solver, Variable, functions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,9 +125,7 @@ def _formatted(self: Any, form: str) -> str:
 
 def _abs(self: Any) -> Any:
     """The absolute values of the elements."""
-    from .functions import abs
-
-    return abs(self)
+    return functions.abs(self)
 
 
 _SPECIAL = {

@@ -419,3 +419,10 @@ def test_parts_of_a_sequence():
     chain = nn.Sequential(model[0], L.ReLU(), L.Linear(2, 2))
     part = chain[:2]
     assert list(part) == list(chain)[:2] and list(part.state_dict()) == list(chain.state_dict())[:2]
+
+
+def test_the_list_for_stubtest_has_the_absent_attributes():
+    lines = (ROOT / "tools/stubtest-allowlist").read_text().splitlines()
+    for name, table in (("Variable", _foreign_names.VARIABLE), ("NdArray", _foreign_names.ARRAY)):
+        (listed,) = [line for line in lines if line.startswith(rf"kinnor\._core\.{name}\.(")]
+        assert listed.partition("(")[2].rstrip(")").split("|") == sorted(table)
