@@ -338,7 +338,7 @@ def test_a_device_in_place_of_a_type():
 def test_retained_gradients_of_two_backward_runs():
     loss = names()["loss"]
     loss.backward()
-    loss.backward()  # What the error about `retain_graph` says: the graph is kept.
+    loss.backward()  # The graph is kept, as the error about `retain_graph` says.
 
 
 def test_negative_labels_give_no_loss_and_no_gradient():
