@@ -29,6 +29,10 @@ def dynamic(tmp_path, monkeypatch):
         yield
 
 
+OF_OBJECTS = ["VARIABLE", "ARRAY", "SOLVER", "MODULE", "SCHEDULE", "HISTORY", "ITERATOR"]
+"""The tables of attributes that `holders` has an object for."""
+
+
 def names():
     """The names that the suggestions use."""
     rng = np.random.default_rng(0)
@@ -81,7 +85,7 @@ def holders():
 
 @pytest.mark.parametrize(
     ("table", "name", "text"),
-    [(table, name, text) for table in holders() for name, text in getattr(_foreign_names, table).items()],
+    [(table, name, text) for table in OF_OBJECTS for name, text in getattr(_foreign_names, table).items()],
 )
 def test_suggestions_are_in_the_error_and_run(table, name, text, capsys):
     holder, there = holders()[table]
