@@ -94,7 +94,8 @@ pub(super) fn multiply_by(
     let (stretches, taps) = (window.stretches(), window.taps());
     let held = Packed::new(kernels, weights, stretches, input_cache);
     let packed = held.panels();
-    let offsets = columns.offsets(packed, levels.zero, kernels.levels_less, stretches.count * stretches.length);
+    let offsets =
+        columns.offsets(packed, levels.zero, kernels.levels_less, stretches.count * stretches.length);
     let (blocks, wide) = (Blocks::new(window, packed.columns * output.element()), kernels.panel());
     let panels = packed.columns.div_ceil(wide);
     let shares = PIECES.div_ceil(blocks.count().max(1)).min(panels).max(1);
