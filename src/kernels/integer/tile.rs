@@ -201,9 +201,9 @@ kernels!(AVX_VNNI, AvxVnni, [1 2], [1 2 3 4 5 6], "avx2,avxvnni");
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, Avx2, [1 2], [1 2 3 4], "avx2");
 #[cfg(target_arch = "aarch64")]
-kernels!(I8MM, UnsignedBySigned, [1 2 3 4], [1 2 3 4 5 6], "neon,i8mm");
+kernels!(I8MM, UnsignedBySigned, [1 2 3 4], [1 2 3 4 5], "neon,i8mm");
 #[cfg(target_arch = "aarch64")]
-kernels!(DOTPROD, SignedBySigned, [1 2 3 4], [1 2 3 4 5 6], "neon,dotprod");
+kernels!(DOTPROD, SignedBySigned, [1 2 3 4], [1 2 3 4 5], "neon,dotprod");
 
 /// The kernels that this machine can run, the best one first.
 pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
