@@ -116,7 +116,7 @@ def differ_in_16_bits(a, b, kind, name):
         size = np.abs(np.where(finite, b, 0))
         most = size.max(initial=0)
         rounding = 1.01 * (spacing * size + least) + (
-            16 * spacing * most + 1e-5 if name in COARSE else 2e-4 * min(1.0, most)
+            spacing * (16 * most + 1) if name in COARSE else 2e-4 * min(1.0, most)
         )
         return ~((a == b) | (np.isnan(a) & np.isnan(b)) | (finite & (np.abs(a - b) <= rounding)))
 
