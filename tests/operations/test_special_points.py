@@ -93,12 +93,17 @@ SIXTEEN = {
 }
 """Contexts of 16 bits: the element type, its spacing at 1, its least number, and values to put into inputs."""
 NARROW_APART = {
-    **{name: APART[name] for name in APART if name.endswith("normalization") or name == "fused_convolution"},
+    **APART,
+    # Terms cancel, of which one is the rounded output.
+    "scaled_dot_product_attention": APART["scaled_dot_product_attention"] | {65504.0, -65504.0, 300.0, 30.0, -30.0},
+    # Weights rounded to bfloat16 overflow earlier.
+    **dict.fromkeys(("binary_weight_affine", "binary_weight_convolution"), LARGEST),
     # Hidden states that overflow: the kernel reads the rounded outputs, the rule computes them again.
     "rnn": {65504.0, -65504.0, 300.0} | LARGEST,
 }
 """Points at which kernel and rule round or overflow in another order in 16 bits."""
-COARSE = {"fused_convolution", "rnn", "lstm", "batch_matmul", "binary_weight_affine", "binary_weight_convolution"}
+COARSE = {"fused_convolution", "rnn", "lstm", "gru", "batch_matmul", "scaled_dot_product_attention"}
+COARSE |= {"binary_weight_affine", "binary_weight_convolution"}
 """Operations whose kernel reads rounded outputs that the rule computes again, or multiplies in bfloat16."""
 
 
@@ -110,7 +115,9 @@ def differ_in_16_bits(a, b, kind, name):
         finite = np.isfinite(a) & np.isfinite(b)
         size = np.abs(np.where(finite, b, 0))
         most = size.max(initial=0)
-        rounding = 1.01 * (spacing * size + least) + (16 * spacing * most if name in COARSE else 2e-4 * min(1.0, most))
+        rounding = 1.01 * (spacing * size + least) + (
+            spacing * (16 * most + 1) if name in COARSE else 2e-4 * min(1.0, most)
+        )
         return ~((a == b) | (np.isnan(a) & np.isnan(b)) | (finite & (np.abs(a - b) <= rounding)))
 
 
