@@ -307,13 +307,9 @@ fn power_slopes<N: Number>(x: N, y: N, v: N) -> (N, N) {
     // `y x^(y - 1)`: `x^0` is 1 at zero too, and where `1 / x` is out of range.
     let steep = (one / x).abs().eq(N::all(f64::INFINITY));
     let base = N::select(N::and(y.eq(zero), steep), one, x);
-    let slope = y * base.pow(y - one);
-    // `v y / x` where only the product with a small `y` is in range, not the power.
-    let apart = || N::select(N::and(steep, v.gt(zero)), v * y / base, slope);
-    let slope = N::select_of(y.abs().lt(N::all(1e-5)), apart, slope);
     // `v ln(x)`: `0^y` is 0 for all `y` above zero.
     let flat = N::and(x.eq(zero), y.gt(zero));
-    (slope, v * N::select(flat, one, x).ln())
+    (y * base.pow(y - one), v * N::select(flat, one, x).ln())
 }
 
 #[cfg(test)]

@@ -114,11 +114,6 @@ pub trait Number:
     fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// `yes` where the mask is true, otherwise `no`. The value that is not selected may be infinite or NaN.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
-    /// As [`Number::select`]. Need not compute `yes` if the mask is known to be false.
-    #[inline(always)]
-    fn select_of(mask: Self::Mask, yes: impl FnOnce() -> Self, no: Self) -> Self {
-        Self::select(mask, yes(), no)
-    }
 
     /// `self` to the power of `n / 2`, for `n` from -8 to 8, by products, quotients and a square root, with the
     /// special cases of C.

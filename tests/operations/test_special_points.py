@@ -806,22 +806,3 @@ def test_losses_near_the_largest_number():
                 y = f(*xs)
                 g = autodiff.grad(y, xs, [np.array([gy], np.float32)], create_graph=create_graph)
                 np.testing.assert_allclose([y.d[0], g[0].d[0], g[1].d[0]], [value, slope, -slope], 1e-5)
-
-
-@pytest.mark.parametrize("kind", ["float", "double"])
-def test_slopes_of_powers_of_subnormal_numbers(kind):
-    """The derivative `y x^(y - 1)` by the base is right, although the power alone may overflow."""
-    least = 1e-40 if kind == "float" else 1e-310
-    points = [(least, least), (least, -least), (3 * least, least), (least, 10 * least), (least, 1.0), (least, 0.0)]
-    points += [(least, 0.25), (0.0, 0.0), (0.0, 0.25), (0.0, 2.0), (0.0, -1.0), (2.0, least), (least, 2.0)]
-    x, p = np.array(points, KINDS[kind]).T.copy()
-    at_zero = {0.0: 0.0, 0.25: INF, 2.0: 0.0, -1.0: -INF}
-    with np.errstate(all="ignore"):
-        logarithm = np.log(np.abs(p.astype(np.float64))) + (p - 1.0) * np.log(x.astype(np.float64))
-        slopes = np.sign(p) * np.exp(logarithm)
-        expected = np.array([at_zero[q] if v == 0 else s for v, q, s in zip(x, p.tolist(), slopes, strict=True)])
-    with context(kind), nn.auto_forward():
-        xs = [nn.Variable.from_numpy_array(v, need_grad=True) for v in (x, p)]
-        for create_graph in (False, True):
-            (g,) = autodiff.grad(F.pow2(*xs), xs[0], [np.ones_like(x)], create_graph=create_graph)
-            np.testing.assert_allclose(g.d, expected.astype(KINDS[kind]), 1e-5, np.finfo(KINDS[kind]).tiny)

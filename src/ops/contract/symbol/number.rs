@@ -186,9 +186,6 @@ impl Number for Sym {
             Self::Node(_) => Self::apply(Where {}, &[mask, yes, no]),
         }
     }
-    fn select_of(mask: Self, yes: impl FnOnce() -> Self, no: Self) -> Self {
-        if let Self::Const(0.0) = mask { no } else { Self::select(mask, yes(), no) }
-    }
     fn is_nan(self) -> Self {
         match self {
             Self::Const(c) => Self::Const(f64::from(u8::from(c.is_nan()))),
