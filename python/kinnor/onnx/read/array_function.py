@@ -18,34 +18,24 @@ if TYPE_CHECKING:
 
     from ..._core import FunctionVariable
 
-__all__ = ["DIFFERENTIATES", "computed_by_arrays", "without_gradient"]
+__all__ = ["DIFFERENTIATES", "WithoutGradient", "computed_by_arrays", "without_gradient"]
 
 DIFFERENTIATES: ContextVar[bool] = ContextVar("differentiates", default=False)
 """True while a graph of variables is built, through which a program may differentiate."""
 
 
-class _ArrayFunction(PythonFunction):
-    """A function of arrays without a gradient. It changes none of its inputs.
+class WithoutGradient(PythonFunction):
+    """A function without a gradient. It changes none of its inputs.
 
     Args:
         operator: The name of the operator.
-        compute: Makes the outputs of the inputs, all of them arrays.
         shapes: The shapes of the outputs.
-        dtypes: The types of their elements.
     """
 
-    def __init__(
-        self,
-        operator: str,
-        compute: Callable[..., Sequence[Any]],
-        shapes: Sequence[Sequence[int]],
-        dtypes: Sequence[np.dtype[Any]],
-    ) -> None:
+    def __init__(self, operator: str, shapes: Sequence[Sequence[int]]) -> None:
         super().__init__()
         self._operator = operator
-        self._compute = compute
         self._shapes = [tuple(shape) for shape in shapes]
-        self._dtypes = dtypes
 
     @property
     def name(self) -> str:
@@ -61,13 +51,6 @@ class _ArrayFunction(PythonFunction):
         for y, shape in zip(outputs, self._shapes, strict=True):
             y.reset_shape(shape, True)
 
-    def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """Compute the outputs."""
-        made = self._compute(*(x.d for x in inputs))
-        for y, array, dtype in zip(outputs, made, self._dtypes, strict=True):
-            y.data.cast(dtype if dtype.kind == "f" and dtype.itemsize == 4 else np.dtype(np.float64))
-            y.d = array
-
     def backward_impl(
         self,
         inputs: list[FunctionVariable],
@@ -81,7 +64,7 @@ class _ArrayFunction(PythonFunction):
             UnsupportedError: If one is wanted.
         """
         if any(propagate_down):
-            raise UnsupportedError(f"onnx: {self._operator}: expected no gradient, which it has none of")
+            raise UnsupportedError(f"onnx: {self._operator}: expected no gradient to be asked for, as it has none")
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
         """False: there is no gradient."""
@@ -90,6 +73,35 @@ class _ArrayFunction(PythonFunction):
     def grad_depends_output_data(self, i: int, o: int) -> bool:
         """False: there is no gradient."""
         return False
+
+
+class _ArrayFunction(WithoutGradient):
+    """A function of arrays.
+
+    Args:
+        operator: The name of the operator.
+        compute: Makes the outputs of the inputs, all of them arrays.
+        shapes: The shapes of the outputs.
+        dtypes: The types of their elements.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        compute: Callable[..., Sequence[Any]],
+        shapes: Sequence[Sequence[int]],
+        dtypes: Sequence[np.dtype[Any]],
+    ) -> None:
+        super().__init__(operator, shapes)
+        self._compute = compute
+        self._dtypes = dtypes
+
+    def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
+        """Compute the outputs."""
+        made = self._compute(*(x.d for x in inputs))
+        for y, array, dtype in zip(outputs, made, self._dtypes, strict=True):
+            y.data.cast(dtype if dtype.kind == "f" and dtype.itemsize == 4 else np.dtype(np.float64))
+            y.d = array
 
 
 def computed_by_arrays(

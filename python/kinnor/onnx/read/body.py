@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
-from ..._core import PythonFunction, UnsupportedError, Variable, forward_all
+from ..._core import Variable, forward_all
 from ...context import context_scope
 from ...rewrite.patterns import above, is_a
+from .array_function import WithoutGradient
 from .values import Value, check_computed
 
 if TYPE_CHECKING:
@@ -118,11 +119,12 @@ def _copied(value: Value) -> Value:
     return Value(F.identity(value.variable), value.dtype, sources=value.sources)
 
 
-class Repeated(PythonFunction):
+class Repeated(WithoutGradient):
     """A function that runs a body once for each step, with the outputs of the step before as states.
 
-    Its inputs are the first states, what the body captures, and the parameters that it reads. Its outputs are the last
-    states, and the outputs of all steps, stacked.
+    It has no gradient: graphs of variables have the steps one after the other. Its inputs are the first states, the
+    values that the body captures, and the parameters that it reads. Its outputs are the last states, and the outputs of
+    all steps, stacked.
 
     Args:
         operator: The name of the operator.
@@ -142,30 +144,13 @@ class Repeated(PythonFunction):
         counters: Sequence[tuple[Variable, NDArray[Any]]],
         stacked: Sequence[tuple[Variable, int, bool]],
     ) -> None:
-        super().__init__()
-        self._operator = operator
+        of_steps = [(*x.shape[:axis], n_steps, *x.shape[axis:]) for x, axis, _ in stacked]
+        super().__init__(operator, [*(x.shape for x, _ in states), *of_steps])
         self._body = body
         self._n_steps = n_steps
         self._states = states
         self._counters = counters
         self._stacked = stacked
-
-    @property
-    def name(self) -> str:
-        """The name of the operator."""
-        return self._operator
-
-    def min_outputs(self) -> int:
-        """Returns the number of outputs."""
-        return len(self._states) + len(self._stacked)
-
-    def setup_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
-        """Set the shapes of the outputs."""
-        shapes = [x.shape for x, _ in self._states]
-        for x, axis, _ in self._stacked:
-            shapes.append((*x.shape[:axis], self._n_steps, *x.shape[axis:]))
-        for y, shape in zip(outputs, shapes, strict=True):
-            y.reset_shape(shape, True)
 
     def forward_impl(self, inputs: list[FunctionVariable], outputs: list[FunctionVariable]) -> None:
         """Run the steps."""
@@ -196,31 +181,6 @@ class Repeated(PythonFunction):
             array = state.d
             end.data.cast(array.dtype)
             end.d = array
-
-    def backward_impl(
-        self,
-        inputs: list[FunctionVariable],
-        outputs: list[FunctionVariable],
-        propagate_down: list[bool],
-        accum: list[bool],
-    ) -> None:
-        """Refuses gradients. Graphs of variables have the steps of a loop one after the other.
-
-        Raises:
-            UnsupportedError: If one is wanted.
-        """
-        if any(propagate_down):
-            raise UnsupportedError(
-                f"onnx: {self._operator}: expected no gradient of a graph that is called with arrays"
-            )
-
-    def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """False: there is no gradient."""
-        return False
-
-    def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """False: there is no gradient."""
-        return False
 
 
 def _from(array: NDArray[Any], axis: int, back: bool) -> NDArray[Any]:
