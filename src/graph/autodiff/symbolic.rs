@@ -132,7 +132,7 @@ pub(crate) struct RuleNode {
 }
 
 impl RuleNode {
-    /// The context in which its rule is built, if it is another one than its own. See [`Precision::of_rule`].
+    /// The context in which its rule is built, if it is another one than its own. See [`context::Precision::of_rule`].
     ///
     /// If an operation only moves elements, its rule is exact in its own context.
     fn wide_context(&self) -> Result<Option<u16>> {
