@@ -75,7 +75,8 @@ mod tests {
         let of = |x: &[f64]| x.iter().fold(Scaled::ONE, |all, x| all * Scaled::new(*x)).value();
         let of_powers = |n: &[i32]| of(&n.iter().map(|n| 2.0_f64.powi(*n)).collect::<Vec<_>>());
         assert_eq!(of_powers(&[1000, 1000, 1000, -1000, -1000, -999]), 2.0);
-        assert_eq!(of_powers(&[-1074, -1074, 1000, 1000]), 2.0_f64.powi(-148));
+        let (least, large) = (f64::from_bits(1), 2.0_f64.powi(1000)); // 2^-1074
+        assert_eq!(of(&[least, least, large, large]), 2.0_f64.powi(-148));
         assert_eq!(of(&[3.0, -2.0]), -6.0);
         assert_eq!((of(&[1e300; 9]), of(&[1e-300; 9])), (f64::INFINITY, 0.0));
         assert_eq!((of(&[f64::INFINITY, -1e-300]), of(&[0.0, 1e300])), (f64::NEG_INFINITY, 0.0));
