@@ -88,7 +88,7 @@ def attach() -> None:
 
 
 def refuse(op: str, names: Iterable[str]) -> None:
-    """Raise an error for unknown arguments of a method, which says what to write for those of PyTorch's method.
+    """Raise an error for unknown arguments of a method, which says what to write for arguments of PyTorch.
 
     Args:
         op: Name of the method, for errors.

@@ -94,7 +94,7 @@ SIXTEEN = {
 """Contexts of 16 bits: the element type, its spacing at 1, its least number, and values to put into inputs."""
 NARROW_APART = {
     **APART,
-    # Terms cancel, of which one is the rounded output.
+    # Terms cancel. One of them is the rounded output.
     "scaled_dot_product_attention": APART["scaled_dot_product_attention"] | {65504.0, -65504.0, 300.0, 30.0, -30.0},
     # Weights rounded to bfloat16 overflow earlier.
     **dict.fromkeys(("binary_weight_affine", "binary_weight_convolution"), LARGEST),

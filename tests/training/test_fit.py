@@ -600,7 +600,7 @@ def test_an_iterator_that_stops_is_gone_through_in_each_epoch():
 
 @pytest.mark.parametrize("name", ["epoch", "loss", "learning_rate", "seconds", "val_loss"])
 def test_values_do_not_take_the_names_of_others(name):
-    """A metric named `loss` would stand in the history in place of the loss."""
+    """A metric named `loss` would replace the loss in the history."""
     with pytest.raises(nn.CallError, match=f"expected other names of values than fit's own, got '{name}'"):
         fitted(network(), metrics={name: "accuracy"})
 

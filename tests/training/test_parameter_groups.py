@@ -313,7 +313,7 @@ def test_all_groups_change_or_none(method, broken, how):
 
 
 def test_all_parameters_may_be_in_groups():
-    """The solver itself has none left then, and updates those of its groups."""
+    """A solver without parameters of its own updates the parameters of its groups."""
     a, b = (nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True) for _ in range(2))
     solver = S.Sgd(0.1)
     solver.set_parameters({"a": a, "b": b})

@@ -267,7 +267,7 @@ class DataSourceWithFileCache(CacheDataSource):
             self._data_source.reset()
 
     def _index(self) -> tuple[list[str], list[int]]:
-        """The names and lengths of the files that this source wrote, whoever has written to the folder since then."""
+        """The names and lengths of the files that this source wrote. Files of other writers do not count."""
         return [name for name, _ in self._written], [length for _, length in self._written]
 
     def close(self) -> None:

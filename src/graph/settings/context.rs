@@ -42,8 +42,8 @@ impl Precision {
         }
     }
 
-    /// The precision in which the rule of an operation is computed: without roundings to 16 bits in between, like the
-    /// sums in a kernel, so that both overflow and vanish at the same numbers. Results are rounded.
+    /// The precision in which the rule of an operation is computed. Only its results are rounded to 16 bits, as in a
+    /// kernel, so that rule and kernel overflow at the same numbers.
     ///
     /// Not for operations that multiply in bfloat16, as the kernels of their gradients do.
     pub(crate) fn of_rule(self, op: &Op) -> Self {

@@ -28,9 +28,9 @@ class Body:
     """The graph of a loop's body, apart from the graph of the loop.
 
     Args:
-        inputs: Its inputs: variables, and constants. They and what stands for other variables change between steps.
+        inputs: Its inputs: variables, which change between steps, and constants.
         outputs: Its outputs.
-        captured: Variables of the outer graph that it reads, with those that stand for them.
+        captured: Pairs of a variable of the outer graph that it reads and the variable of the body in its place.
         watched: Integer variables that may become too large for float64, by their names in errors.
         parameters: Parameters of the model that it may read.
         n_steps: Number of steps.
@@ -38,7 +38,7 @@ class Body:
 
     Attributes:
         outputs: Its outputs. Each computed one is the output of a function.
-        captured: Variables of the outer graph that it reads, with those that stand for them.
+        captured: Pairs of a variable of the outer graph that it reads and the variable of the body in its place.
         parameters: The parameters that it reads.
     """
 
@@ -88,7 +88,7 @@ def _hoisted(
     Args:
         roots: Outputs of the body.
         inputs: Its inputs.
-        captured: Variables of the outer graph that it reads, with those that stand for them.
+        captured: Pairs of a variable of the outer graph that it reads and the variable of the body in its place.
         n_steps: Number of steps.
 
     Returns:

@@ -240,7 +240,7 @@ class Builder:
             given: Its inputs.
             scope: Values of the outer graph that it may read, by name.
             versions: Versions of operators in an operator's definition.
-            read: Other variables of the outer graph that the inputs follow from, with those that stand for them.
+            read: Pairs of another outer variable that the inputs follow from and the variable of the body in its place.
             changing: Other values that the inputs follow from and that change between steps.
         """
         inner = dict(scope)

@@ -32,7 +32,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "Or": np.logical_or,
     "Sub": np.subtract,
 }
-"""Operators of which conditions are made, as functions of NumPy."""
+"""Operators that conditions consist of, as functions of NumPy."""
 
 _FIRST = 256
 """Number of steps that are tried first."""
@@ -79,7 +79,7 @@ class Counters:
                 self.first[place] = self._rows[name] = (int(start), int(by))
 
     def _source(self, name: str) -> str:
-        """Returns the name of which a name is the same value."""
+        """Follows `Identity` nodes from a name to the name of the value that they copy."""
         while (maker := self._makers.get(name)) is not None and maker.op_type == "Identity" and maker.input:
             name = maker.input[0]
         return name

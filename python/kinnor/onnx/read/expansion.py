@@ -22,7 +22,7 @@ MOST_TIMES = 4096
 """Limit on the iterations of a loop whose body is built once for each."""
 
 MOST_STEPS = 1 << 24
-"""Limit on the steps of a loop whose body is built once, with those of the loops around it."""
+"""Limit on the steps of a loop whose body is built once, multiplied by the steps of the loops around it."""
 
 _MOST_BUILT = 3 * MOST_NODES
 """Limit on the nodes of inner graphs built in one call of a model. A node may be built again with more known values."""
@@ -93,7 +93,7 @@ def n_built(graph: Any, known: Mapping[str, int | None], turns: int = 1) -> int:
         turns: Number of iterations of the loops around the graph.
 
     Raises:
-        UnsupportedError: If a loop certainly has too many iterations, with those of the loops around it.
+        UnsupportedError: If a loop certainly has too many iterations, multiplied by the steps of the loops around it.
     """
     own: dict[str, int | None] = {held.name: None for held in graph.input}
     own.update((tensor.name, number_in(tensor)) for tensor in graph.initializer)

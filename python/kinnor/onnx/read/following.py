@@ -40,7 +40,7 @@ class _Step:
         outputs: The names of its outputs, with their places.
         is_computed: True if a run computes an output.
         inputs: The names of its inputs.
-        is_same: True for inputs of which it makes the same functions. None if that is not known.
+        is_same: True for inputs from which the node makes the same functions. None if that is not known.
 
     Attributes:
         lengths: The shapes of the computed names that it was built for last.

@@ -158,7 +158,7 @@ class Trace:
 
     Attributes:
         has_lengths: True if an argument of a function may follow from lengths of the inputs of the model.
-        is_same: True for inputs of the node of which it makes the same functions. None if that is not known.
+        is_same: True for inputs from which the node makes the same functions. None if that is not known.
     """
 
     __slots__ = ("has_lengths", "is_same")

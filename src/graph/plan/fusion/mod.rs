@@ -186,8 +186,8 @@ pub(crate) struct Arrays {
 /// Addresses of the arrays of a fused pass for one tile.
 #[derive(Clone, Copy)]
 pub(crate) struct TileRange<'a> {
-    /// Addresses of the arrays with their own memory. Those of arrays in tile buffers are as far before the buffers as
-    /// the offset says, so that all elements are found in the same way.
+    /// Addresses of the arrays with their own memory. If elements are converted in a tile buffer, it is the address of
+    /// the buffer less the offset. So the elements of each array are at its address plus the offset.
     own: &'a [Shared<u8>],
     /// Offset in bytes from the start of each array.
     offset: usize,

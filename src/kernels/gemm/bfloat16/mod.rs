@@ -55,7 +55,7 @@ pub(super) unsafe fn multiply(
     // SAFETY: guaranteed by the caller.
     unsafe {
         if n == 1 {
-            // Sums of a column are added up in more parts than those of pairs, so that they overflow later.
+            // In `f32`, a column is summed in more parts than in pairs, so that partial sums overflow later.
             return widened::multiply((m, n, k), a, b, c, epilogue);
         }
         by_rows((m, n, k), a, b, c, epilogue, row_major);

@@ -124,7 +124,7 @@ def _is_repeated(node: Node, values: Sequence[Value], n_steps: int) -> bool:
         n_steps: Number of steps.
 
     Raises:
-        UnsupportedError: If there are too many steps with those of the loops around it.
+        UnsupportedError: If there are too many steps, multiplied by the steps of the loops around it.
     """
     if DIFFERENTIATES.get() or n_steps < _FEWEST or all(value.known for value in (*values, *node.captured)):
         return False
