@@ -15,7 +15,7 @@ use crate::kernels::gemm::split::EvenSplit;
 use crate::kernels::stop;
 use crate::kernels::threads::{Shared, parallel};
 
-/// The most terms of a sum in a block. Longer sums are completed in the result, or in `f32` memory.
+/// The most terms of a sum in a block of any kernels.
 pub(super) const DEPTH: usize = 2048;
 /// Panels up to which a left matrix of contiguous rows of bfloat16 is read in place.
 const FEW_PANELS: usize = 2;
@@ -35,6 +35,9 @@ pub(super) trait PairKernels {
     const ROWS: usize;
     /// Packed sums have a multiple of this number of pairs.
     const PAIRS: usize;
+    /// The most terms of a sum in a block, at most [`DEPTH`]. Longer sums are completed in the result, or in `f32`
+    /// memory.
+    const DEPTH: usize;
     /// Packs a left matrix of any strides in contiguous rows. If none, it is packed tile after tile.
     const TURNED_ROWS: Option<PackRows>;
     /// Words of the packed right matrix in a block.
@@ -67,6 +70,7 @@ impl PairKernels for InRegisters {
     const TALLEST: usize = ROWS;
     const ROWS: usize = 1;
     const PAIRS: usize = 1;
+    const DEPTH: usize = DEPTH;
     const TURNED_ROWS: Option<PackRows> = None;
     const RIGHT: usize = 1 << 17;
     const LEFT: usize = 1 << 16;
@@ -83,8 +87,8 @@ impl PairKernels for InRegisters {
 }
 
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns. Rows of `c` are contiguous and `c_row`
-/// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`DEPTH`] terms, and there is no function of
-/// written rows.
+/// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`PairKernels::DEPTH`] terms, and there is no
+/// function of written rows.
 pub(super) struct PairProduct<'a> {
     /// Rows of the result.
     pub(super) m: usize,
@@ -147,7 +151,7 @@ impl PairProduct<'_> {
     pub(super) unsafe fn run<K: PairKernels>(&self) {
         let Self { m, n, k, .. } = *self;
         let panels = n.div_ceil(PANEL);
-        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1).next_multiple_of(2 * K::PAIRS);
+        let depth = k.div_ceil(k.div_ceil(K::DEPTH).max(1)).max(1).next_multiple_of(2 * K::PAIRS);
         let is_whole = k.is_multiple_of(2 * K::PAIRS) && m.is_multiple_of(K::ROWS);
         let packs_left = !(self.a.is_narrow && self.a.col == 1 && is_whole && panels <= FEW_PANELS);
         let grid = TileGrid::new((m, n, k.div_ceil(K::SPEED)), (K::TALLEST, PANEL), packs_left);

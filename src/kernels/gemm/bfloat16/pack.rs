@@ -2,9 +2,10 @@
 //! of 32 bits. Rounds `f32` to bfloat16. A missing last element is zero.
 
 use std::arch::x86_64::{
-    __m256bh, __m256i, __m512, __m512i, _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtepu16_epi32,
+    __m256bh, __m256i, __m512, __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_mask_storeu_epi16,
+    _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtne2ps_pbh,
     _mm512_cvtneps_pbh, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps,
-    _mm512_or_si512, _mm512_slli_epi32, _mm512_storeu_si512,
+    _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_slli_epi32, _mm512_storeu_si512,
 };
 use std::ops::Range;
 
@@ -48,6 +49,37 @@ unsafe fn words(low: __m256i, high: __m256i) -> __m512i {
     }
 }
 
+/// The order of two rows of 16 numbers in words.
+static INTERLEAVED: [u16; 32] = {
+    let mut order = [0; 32];
+    let mut i = 0;
+    while i < 32 {
+        order[i] = (i / 2 + i % 2 * 16) as u16;
+        i += 1;
+    }
+    order
+};
+
+/// Rows that are read ahead of the one that is packed, since the processor does not foresee rows that are far apart.
+const AHEAD: usize = 16;
+
+impl PairOperand {
+    /// The words of 16 adjacent elements of two rows, of those that the masks select.
+    #[inline(always)]
+    unsafe fn words(self, low: *const u8, high: *const u8, [of_low, of_high]: [u16; 2]) -> __m512i {
+        // SAFETY: the caller guarantees AVX-512 with BF16 and the elements.
+        unsafe {
+            if self.is_narrow {
+                return words(self.load(low, of_low), self.load(high, of_high));
+            }
+            let low = _mm512_maskz_loadu_ps(of_low, low.cast());
+            let high = _mm512_maskz_loadu_ps(of_high, high.cast());
+            let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low));
+            _mm512_permutexvar_epi16(_mm512_loadu_si512(INTERLEAVED.as_ptr().cast()), both)
+        }
+    }
+}
+
 /// Packs up to [`PANEL`] columns of a right matrix with `k` rows: `to[p PANEL + j]` is pair `p` of column `j`. Columns
 /// beyond `n` are zeros, and so are pairs beyond the matrix, up to `padded`.
 ///
@@ -65,12 +97,16 @@ pub(super) unsafe fn panel(b: PairOperand, k: usize, n: usize, padded: usize, to
             let masks = [first(n), first(n.saturating_sub(WIDTH))];
             for p in 0..pairs {
                 let (low, high) = (b.at(2 * p, 0), b.at(2 * p + 1, 0));
+                for row in [2 * p + AHEAD, 2 * p + AHEAD + 1] {
+                    _mm_prefetch::<_MM_HINT_T0>(b.at(row, 0).cast());
+                    _mm_prefetch::<_MM_HINT_T0>(b.at(row, WIDTH).cast());
+                }
                 let has_high = 2 * p + 1 < k;
                 for (half, mask) in masks.into_iter().enumerate() {
                     let skip = half * WIDTH * b.size() as usize;
-                    let low = b.load(low.wrapping_add(skip), mask);
-                    let high = b.load(high.wrapping_add(skip), if has_high { mask } else { 0 });
-                    _mm512_storeu_si512(to.add(p * PANEL + half * WIDTH).cast(), words(low, high));
+                    let masks = [mask, if has_high { mask } else { 0 }];
+                    let words = b.words(low.wrapping_add(skip), high.wrapping_add(skip), masks);
+                    _mm512_storeu_si512(to.add(p * PANEL + half * WIDTH).cast(), words);
                 }
             }
         } else if b.row == 1 {
@@ -141,9 +177,16 @@ pub(super) unsafe fn rows(a: PairOperand, m: usize, k: usize, padded: usize, to:
             if a.is_narrow {
                 from.copy_to_nonoverlapping(to, 2 * k);
             } else {
-                for p in (0..k).step_by(16) {
+                let whole = k - k % 32;
+                for p in (0..whole).step_by(32) {
+                    let from = from.wrapping_add(4 * p).cast::<f32>();
+                    let low = _mm512_loadu_ps(from);
+                    let both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from.wrapping_add(16)), low);
+                    _mm512_storeu_si512(to.add(2 * p).cast(), std::mem::transmute::<__m512bh, __m512i>(both));
+                }
+                for p in (whole..k).step_by(16) {
                     let v = a.load(from.wrapping_add(4 * p), first(k - p));
-                    std::arch::x86_64::_mm256_mask_storeu_epi16(to.add(2 * p).cast(), first(k - p), v);
+                    _mm256_mask_storeu_epi16(to.add(2 * p).cast(), first(k - p), v);
                 }
             }
             if 2 * padded > k {
@@ -188,8 +231,7 @@ unsafe fn column_pair(a: PairOperand, m: usize, has_high: bool) -> __m512i {
     // SAFETY: the caller guarantees AVX-512 and the elements.
     unsafe {
         if a.row == 1 {
-            let high = a.load(a.at(0, 1), if has_high { first(m) } else { 0 });
-            return words(a.load(a.at(0, 0), first(m)), high);
+            return a.words(a.at(0, 0), a.at(0, 1), [first(m), if has_high { first(m) } else { 0 }]);
         }
         let mut pairs = [0_u32; WIDTH];
         for (r, pair) in pairs.iter_mut().enumerate().take(m) {
@@ -223,9 +265,9 @@ pub(super) unsafe fn columns(
                 let (rows, m) = (heights.part(tile), heights.part(tile).len());
                 let (i, to) = (rows.start - first_row, to.add((rows.start - first_row) * pairs + p * m));
                 if a.row == 1 {
-                    let low = a.load(a.at(i, 2 * p), first(m));
-                    let high = a.load(a.at(i, 2 * p + 1), if has_high { first(m) } else { 0 });
-                    _mm512_mask_storeu_epi32(to.cast(), first(m), words(low, high));
+                    let masks = [first(m), if has_high { first(m) } else { 0 }];
+                    let words = a.words(a.at(i, 2 * p), a.at(i, 2 * p + 1), masks);
+                    _mm512_mask_storeu_epi32(to.cast(), first(m), words);
                 } else {
                     for r in 0..m {
                         let high = if has_high { a.bits(i + r, 2 * p + 1) } else { 0 };

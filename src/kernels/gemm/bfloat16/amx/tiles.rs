@@ -7,7 +7,8 @@
 use std::arch::asm;
 use std::mem::MaybeUninit;
 
-use crate::kernels::gemm::bfloat16::pair_tile::PairTile;
+use crate::kernels::gemm::bfloat16::blocks::DEPTH;
+use crate::kernels::gemm::bfloat16::pair_tile::{PairTile, TileEpilogue};
 use crate::kernels::gemm::bfloat16::tile::{PANEL, WIDTH, store};
 
 /// Rows of a tile.
@@ -36,12 +37,12 @@ static WHOLE_TILES: TileConfig = {
 
 /// The tiles of this thread in use. Dropping it releases them, so that the system has nothing to save when it changes
 /// threads, and other libraries find no configuration of ours.
-pub(in crate::kernels::gemm::bfloat16) struct TilesInUse(());
+pub(in crate::kernels) struct TilesInUse(());
 
 impl TilesInUse {
     /// # Safety
     /// The process must be allowed to use tiles.
-    pub(super) unsafe fn new() -> Self {
+    pub(in crate::kernels) unsafe fn new() -> Self {
         // SAFETY: guaranteed by the caller. Reads 64 bytes.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE_TILES, options(nostack, preserves_flags, readonly));
@@ -59,7 +60,21 @@ impl Drop for TilesInUse {
 
 /// The sums of a [`PairTile`], row by row.
 #[repr(align(64))]
-struct TileSums(MaybeUninit<[f32; PANEL * TALLEST]>);
+struct TileBuffer(MaybeUninit<[f32; PANEL * TALLEST]>);
+
+/// Steps of the longest sum for which [`STEPS`] has places.
+const MOST_STEPS: usize = DEPTH / (2 * TILE_PAIRS) + 1;
+
+/// The place of each step in a packed right matrix, in bytes.
+static STEPS: [isize; MOST_STEPS] = {
+    let mut places = [0; MOST_STEPS];
+    let mut step = 0;
+    while step < MOST_STEPS {
+        places[step] = (step * TILE_PAIRS * PANEL * 4) as isize;
+        step += 1;
+    }
+    places
+};
 
 /// Computes a tile of at most [`TALLEST`] rows.
 ///
@@ -70,58 +85,131 @@ struct TileSums(MaybeUninit<[f32; PANEL * TALLEST]>);
 /// The memory of the tile must be valid, and the tiles of this thread in use.
 pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
     debug_assert!(t.a_pair == 4 && t.pairs.is_multiple_of(TILE_PAIRS) && rows <= TALLEST);
-    let mut sums = TileSums(MaybeUninit::uninit());
-    let to = sums.0.as_mut_ptr().cast::<f32>();
+    let TileEpilogue { accumulate, row_bias, column_bias, relu } = t.epilogue;
+    let has_no_epilogue = !t.is_narrow && !relu && row_bias.is_null() && column_bias.is_null();
+    let factors = TileFactors {
+        a: t.a,
+        a_row: t.a_row,
+        b: t.b.cast(),
+        b_row: 4 * PANEL,
+        steps: &STEPS[..t.pairs / TILE_PAIRS],
+    };
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let multiply = if rows > TILE_ROWS { two_rows_of_tiles } else { one_row_of_tiles };
-        multiply(t.a, t.a_row, t.b, t.pairs / TILE_PAIRS, to);
+        if has_no_epilogue && t.n == PANEL && rows.is_multiple_of(TILE_ROWS) {
+            let sums = TileSums { p: t.c.cast(), row: 4 * t.c_row as usize, accumulate };
+            return multiply(&factors, rows, sums);
+        }
+        let mut buffer = TileBuffer(MaybeUninit::uninit());
+        let to = buffer.0.as_mut_ptr().cast::<f32>();
+        multiply(&factors, rows, TileSums { p: to, row: 4 * PANEL, accumulate: false });
         store(t, to, rows, if t.n > WIDTH { 2 } else { 1 });
     }
 }
 
-/// Multiplies `steps` pairs of left tiles, one above the other, by as many pairs of right tiles side by side. The
-/// compiler does not know registers of tiles, so this is one block of instructions.
+/// What tiles multiply. Step `s` multiplies the words from byte `64 s` on of the left rows by the rows at byte
+/// `steps[s]` of the right matrix.
+pub(in crate::kernels) struct TileFactors<'a> {
+    /// The first word of the left matrix.
+    pub(in crate::kernels) a: *const u8,
+    /// The distance from a row of the left matrix to the next, in bytes.
+    pub(in crate::kernels) a_row: usize,
+    /// The first word of the right matrix.
+    pub(in crate::kernels) b: *const u8,
+    /// The distance from a row of the right matrix to the next, in bytes.
+    pub(in crate::kernels) b_row: usize,
+    /// The place of the right rows of each step, in bytes.
+    pub(in crate::kernels) steps: &'a [isize],
+}
+
+/// The sums of tiles in memory.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct TileSums {
+    /// The first sum.
+    pub(in crate::kernels) p: *mut f32,
+    /// The distance from a row to the next, in bytes.
+    pub(in crate::kernels) row: usize,
+    /// True if the products are added to what is there.
+    pub(in crate::kernels) accumulate: bool,
+}
+
+/// Computes 32 columns of sums, of 16 rows, or of 32 if `rows` is more.
 ///
 /// # Safety
-/// The left matrix must have 32 rows of `steps` times 64 bytes, the right one `steps` times 2 KiB, and the sums 4 KiB.
-/// The tiles of this thread must be in use.
-unsafe fn two_rows_of_tiles(a: *const u8, a_row: usize, b: *const u32, steps: usize, sums: *mut f32) {
+/// For each step the left rows must have 64 bytes, and the right matrix 16 rows of 128 bytes. The sums of all 16 or 32
+/// rows must be valid, and the tiles of this thread in use.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn multiply(factors: &TileFactors<'_>, rows: usize, sums: TileSums) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if rows > TILE_ROWS { two_rows_of_tiles(factors, sums) } else { one_row_of_tiles(factors, sums) }
+    }
+}
+
+/// Multiplies pairs of left tiles, one above the other, by pairs of right tiles side by side. The compiler does not
+/// know registers of tiles, so this is one block of instructions.
+///
+/// Left tiles are loaded with the hint that they are not soon read again: the right ones then stay in the L1 cache.
+///
+/// # Safety
+/// As [`multiply`].
+unsafe fn two_rows_of_tiles(f: &TileFactors<'_>, sums: TileSums) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
+            "lea {low}, [{sums} + {below}]",
+            "test {accumulate}, {accumulate}",
+            "jz 2f",
+            "tileloadd tmm0, [{sums} + {c_row}]",
+            "tileloadd tmm1, [{sums} + {c_row} + 64]",
+            "tileloadd tmm2, [{low} + {c_row}]",
+            "tileloadd tmm3, [{low} + {c_row} + 64]",
+            "jmp 3f",
+            "2:",
             "tilezero tmm0",
             "tilezero tmm1",
             "tilezero tmm2",
             "tilezero tmm3",
+            "3:",
+            "mov {low}, {a_row}",
+            "shl {low}, 4",
+            "add {low}, {a}",
             "test {steps}, {steps}",
-            "jz 3f",
-            "2:",
-            "tileloadd tmm4, [{a} + {a_row}]",
-            "tileloadd tmm6, [{b} + {row}]",
+            "jz 5f",
+            "4:",
+            "mov {right}, [{places}]",
+            "add {right}, {b}",
+            "tileloaddt1 tmm4, [{a} + {a_row}]",
+            "tileloadd tmm6, [{right} + {b_row}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b} + {row} + 64]",
+            "tileloadd tmm7, [{right} + {b_row} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
-            "tileloadd tmm5, [{low} + {a_row}]",
+            "tileloaddt1 tmm5, [{low} + {a_row}]",
             "tdpbf16ps tmm2, tmm5, tmm6",
             "tdpbf16ps tmm3, tmm5, tmm7",
             "add {a}, 64",
             "add {low}, 64",
-            "add {b}, 2048",
+            "add {places}, 8",
             "dec {steps}",
-            "jnz 2b",
-            "3:",
-            "tilestored [{sums} + {row}], tmm0",
-            "tilestored [{sums} + {row} + 64], tmm1",
-            "tilestored [{sums} + {row} + 2048], tmm2",
-            "tilestored [{sums} + {row} + 2112], tmm3",
-            a = inout(reg) a => _,
-            low = inout(reg) a.wrapping_add(TILE_ROWS * a_row) => _,
-            a_row = in(reg) a_row,
-            b = inout(reg) b => _,
-            row = in(reg) 4 * PANEL,
-            steps = inout(reg) steps => _,
-            sums = in(reg) sums,
+            "jnz 4b",
+            "5:",
+            "tilestored [{sums} + {c_row}], tmm0",
+            "tilestored [{sums} + {c_row} + 64], tmm1",
+            "add {sums}, {below}",
+            "tilestored [{sums} + {c_row}], tmm2",
+            "tilestored [{sums} + {c_row} + 64], tmm3",
+            a = inout(reg) f.a => _,
+            low = out(reg) _,
+            a_row = in(reg) f.a_row,
+            b = in(reg) f.b,
+            b_row = in(reg) f.b_row,
+            right = out(reg) _,
+            places = inout(reg) f.steps.as_ptr() => _,
+            steps = inout(reg) f.steps.len() => _,
+            sums = inout(reg) sums.p => _,
+            c_row = in(reg) sums.row,
+            below = in(reg) TILE_ROWS * sums.row,
+            accumulate = in(reg) usize::from(sums.accumulate),
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
@@ -132,34 +220,47 @@ unsafe fn two_rows_of_tiles(a: *const u8, a_row: usize, b: *const u32, steps: us
 /// As [`two_rows_of_tiles`], with one left tile in each step.
 ///
 /// # Safety
-/// As there, with 16 rows and 2 KiB of sums.
-unsafe fn one_row_of_tiles(a: *const u8, a_row: usize, b: *const u32, steps: usize, sums: *mut f32) {
+/// As [`multiply`].
+unsafe fn one_row_of_tiles(f: &TileFactors<'_>, sums: TileSums) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         asm!(
+            "test {accumulate}, {accumulate}",
+            "jz 2f",
+            "tileloadd tmm0, [{sums} + {c_row}]",
+            "tileloadd tmm1, [{sums} + {c_row} + 64]",
+            "jmp 3f",
+            "2:",
             "tilezero tmm0",
             "tilezero tmm1",
+            "3:",
             "test {steps}, {steps}",
-            "jz 3f",
-            "2:",
-            "tileloadd tmm4, [{a} + {a_row}]",
-            "tileloadd tmm6, [{b} + {row}]",
+            "jz 5f",
+            "4:",
+            "mov {right}, [{places}]",
+            "add {right}, {b}",
+            "tileloaddt1 tmm4, [{a} + {a_row}]",
+            "tileloadd tmm6, [{right} + {b_row}]",
             "tdpbf16ps tmm0, tmm4, tmm6",
-            "tileloadd tmm7, [{b} + {row} + 64]",
+            "tileloadd tmm7, [{right} + {b_row} + 64]",
             "tdpbf16ps tmm1, tmm4, tmm7",
             "add {a}, 64",
-            "add {b}, 2048",
+            "add {places}, 8",
             "dec {steps}",
-            "jnz 2b",
-            "3:",
-            "tilestored [{sums} + {row}], tmm0",
-            "tilestored [{sums} + {row} + 64], tmm1",
-            a = inout(reg) a => _,
-            a_row = in(reg) a_row,
-            b = inout(reg) b => _,
-            row = in(reg) 4 * PANEL,
-            steps = inout(reg) steps => _,
-            sums = in(reg) sums,
+            "jnz 4b",
+            "5:",
+            "tilestored [{sums} + {c_row}], tmm0",
+            "tilestored [{sums} + {c_row} + 64], tmm1",
+            a = inout(reg) f.a => _,
+            a_row = in(reg) f.a_row,
+            b = in(reg) f.b,
+            b_row = in(reg) f.b_row,
+            right = out(reg) _,
+            places = inout(reg) f.steps.as_ptr() => _,
+            steps = inout(reg) f.steps.len() => _,
+            sums = in(reg) sums.p,
+            c_row = in(reg) sums.row,
+            accumulate = in(reg) usize::from(sums.accumulate),
             out("tmm0") _, out("tmm1") _, out("tmm4") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
         );

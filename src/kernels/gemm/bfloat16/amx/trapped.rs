@@ -75,7 +75,7 @@ impl TileFile {
         self.tiles[tile] = [[0; 64]; 16];
     }
 
-    /// `tileloadd`.
+    /// `tileloadd`, and `tileloaddt1`, which differs in a hint.
     unsafe fn load(&mut self, tile: usize, from: *const u8, stride: isize) {
         self.zero(tile);
         for row in 0..self.rows[tile] {
@@ -178,7 +178,7 @@ impl TileFile {
         unsafe {
             match (byte(3), prefix) {
                 (0x49, 0) => self.configure(address),
-                (0x4B, 3) if self.is_configured && has_index => self.load(tile, address, stride as isize),
+                (0x4B, 1 | 3) if self.is_configured && has_index => self.load(tile, address, stride as isize),
                 (0x4B, 2) if self.is_configured && has_index => self.store(tile, address, stride as isize),
                 _ => return None,
             }
