@@ -29,6 +29,7 @@ use super::threads::{Shared, ranges};
 use super::{Float, PerFloat};
 use crate::array::{InputCache, Lent};
 pub use bfloat16::instructions as bfloat16_instructions;
+pub(super) use bfloat16::tiles;
 use bfloat16::{PairOperand, PairResult};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.

@@ -28,6 +28,9 @@ pub(super) struct Correlation<'a, T: 'static> {
     pub(super) targets: Images,
     /// The weight of all groups.
     pub(super) weight: *const T,
+    /// If tiles of AMX multiply, the number of source channels of a group before they became words. The weight is then
+    /// the one of these channels, not of words.
+    pub(super) in_tiles: Option<usize>,
     /// True if sources are input channels: for the output.
     pub(super) forward: bool,
     /// The epilogue, which is applied to each sum before it is stored.
@@ -89,6 +92,8 @@ pub(super) struct WeightGradient<'a, T: 'static> {
     pub(super) gy: *const T,
     /// The gradient of the weight, which is written.
     pub(super) gw: *mut T,
+    /// True if tiles of AMX multiply. All words must be finite.
+    pub(super) in_tiles: bool,
     /// True if the gradient is added to `gw`, not stored.
     pub(super) accumulate: bool,
 }

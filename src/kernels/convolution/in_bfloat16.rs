@@ -10,6 +10,7 @@ use super::weight::Weight;
 use crate::array::OutOfMemory;
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
+use crate::kernels::gemm::tiles;
 use crate::kernels::sixteen_bits::{Values, ValuesMut};
 
 /// True if a pass is computed by products in bfloat16.
@@ -34,7 +35,7 @@ pub fn forward<'w, T: Float>(
         Pointwise::new(g).forward(x, w.values, y, epilogue);
         return Ok(());
     }
-    if pairs::forward(g, x, w.values, &mut y, epilogue)? {
+    if pairs::forward(g, x, w.values, &mut y, epilogue, tiles::are_used())? {
         return Ok(());
     }
     x.widened(|x| y.widened(epilogue.accumulate, |y| super::forward(g, x, w, y, epilogue)))
@@ -57,7 +58,7 @@ pub fn input_gradient<'w, T: Float>(
         Pointwise::new(g).input_gradient(gy, w.values, gx, epilogue);
         return Ok(());
     }
-    if pairs::input_gradient(g, gy, w.values, &mut gx, epilogue)? {
+    if pairs::input_gradient(g, gy, w.values, &mut gx, epilogue, tiles::are_used())? {
         return Ok(());
     }
     gy.widened(|gy| gx.widened(epilogue.accumulate, |gx| super::input_gradient(g, gy, w, gx, epilogue)))
@@ -78,7 +79,7 @@ pub fn weight_gradient<T: Float>(
         g.check(x.len(), gw.len(), gy.len());
         return Pointwise::new(g).weight_gradient(x, gy, gw, accumulate);
     }
-    if pairs::weight_gradient(g, x, gy, gw, accumulate)? {
+    if pairs::weight_gradient(g, x, gy, gw, accumulate, tiles::are_used())? {
         return Ok(());
     }
     x.widened(|x| gy.widened(|gy| super::weight_gradient(g, x, gy, gw, accumulate)))

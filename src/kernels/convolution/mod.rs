@@ -83,6 +83,7 @@ pub fn forward<'w, T: Float>(
         is_narrow: false,
         targets: g.outputs(),
         weight: w.as_ptr(),
+        in_tiles: None,
         forward: true,
         epilogue,
     };
@@ -176,6 +177,7 @@ fn spread_gradient<T: Float>(
         is_narrow: false,
         targets: g.inputs(),
         weight: w.as_ptr(),
+        in_tiles: None,
         forward: false,
         epilogue,
     };
@@ -251,7 +253,7 @@ pub fn weight_gradient<T: Float>(
         _ => {}
     }
     let (x, gy, gw) = (x.as_ptr(), gy.as_ptr(), gw.as_mut_ptr());
-    let gradient = WeightGradient { g, kernels: kernels(), x, gy, gw, accumulate };
+    let gradient = WeightGradient { g, kernels: kernels(), x, gy, gw, in_tiles: false, accumulate };
     let descriptors = g.descriptors(Pass::WeightGradient);
     let descriptor = &descriptors.each[0];
     // SAFETY: as above.

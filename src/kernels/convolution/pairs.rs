@@ -2,9 +2,12 @@
 //! two numbers. For the gradient of the weight, two images become one. Kernels for pairs multiply such words, so the
 //! rest of the algorithm is the one for `f32` with half as many channels or images.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::correlation::{Correlation, WeightGradient};
-use super::descriptor::Pass;
+use super::descriptor::{Descriptor, Pass};
 use super::geometry::Geometry;
+use super::implicit_gemm::in_tiles;
 use super::select::{Method, takes_pairs};
 use super::{implicit_gemm, run, run_windows};
 use crate::array::{OutOfMemory, Workspace};
@@ -18,13 +21,27 @@ use crate::kernels::threads::{Shared, parallel};
 /// Words that a task makes.
 const GRAIN: usize = 1 << 13;
 
+/// Words that tiles may read beyond the last one. They are zeros.
+const EXCESS: usize = 32;
+
+/// Words of two numbers.
+struct Words<T> {
+    /// The words.
+    memory: Workspace<T>,
+    /// True if no number is infinite or NaN.
+    are_finite: bool,
+}
+
 /// Makes words of rows `2 i` and `2 i + 1` of each matrix of `rows` x `len` numbers. A missing last row is zeros.
-fn words<T: Float>(from: Values<'_, T>, rows: usize, len: usize) -> Result<Workspace<T>, OutOfMemory> {
+fn words<T: Float>(from: Values<'_, T>, rows: usize, len: usize) -> Result<Words<T>, OutOfMemory> {
     assert!(size_of::<T>() == size_of::<u32>(), "words of two numbers");
     let (pairs, pieces) = (rows.div_ceil(2), len.div_ceil(GRAIN));
     let matrices = from.len().checked_div(rows * len).unwrap_or(0);
-    let memory = Workspace::<T>::new(matrices * pairs * len)?;
-    let to = Shared::new(memory.ptr().cast::<u32>());
+    let all = matrices * pairs * len;
+    let memory = Workspace::<T>::new(all + EXCESS)?;
+    let (to, are_finite) = (Shared::new(memory.ptr().cast::<u32>()), AtomicBool::new(true));
+    // SAFETY: the memory has these elements.
+    unsafe { to.get().add(all).write_bytes(0, EXCESS) };
     parallel(matrices * pairs * pieces, |task| {
         let (pair, piece) = (task / pieces, task % pieces);
         let (start, n) = (piece * GRAIN, GRAIN.min(len - piece * GRAIN));
@@ -33,8 +50,25 @@ fn words<T: Float>(from: Values<'_, T>, rows: usize, len: usize) -> Result<Works
         // SAFETY: the memory holds all words, and each task writes its own.
         let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(pair * len + start), n) };
         weave(part(row), (row + 1 < rows).then(|| part(row + 1)), to);
+        if !have_finite_numbers(to) {
+            are_finite.store(false, Ordering::Relaxed);
+        }
     });
-    Ok(memory)
+    Ok(Words { memory, are_finite: are_finite.into_inner() })
+}
+
+/// True if no number in these words is infinite or NaN.
+fn have_finite_numbers(words: &[u32]) -> bool {
+    /// The exponent of a number in bfloat16, all ones if it is not finite.
+    const EXPONENT: u32 = 0x7F80;
+    vectorised(
+        #[inline(always)]
+        || {
+            let is_special = |exponent: u32| u32::from(exponent == EXPONENT);
+            let found = |w: &u32| is_special(w & EXPONENT) | is_special(w >> 16 & EXPONENT);
+            words.iter().fold(0, |all, w| all | found(w)) == 0
+        },
+    )
 }
 
 /// Writes words of the numbers of two rows, or of one row and zeros.
@@ -75,15 +109,27 @@ fn paired(g: &Geometry, of: Pass) -> Geometry {
 }
 
 /// True if a pass is computed by products of pairs. No row functions can follow it.
-fn is_computed<T: Float>(g: &Geometry, of: Pass, values: Values<'_, T>, epilogue: Epilogue<'_, T>) -> bool {
+fn is_computed<T: Float>(
+    g: &Geometry,
+    of: Pass,
+    values: Values<'_, T>,
+    epilogue: Epilogue<'_, T>,
+    by_tiles: bool,
+) -> bool {
     !matches!(values, Values::Exact(_))
         && kernels_of_pairs::<T>().is_some()
         && epilogue.tail.rows.is_none()
-        && takes_pairs::<T>(g, of, epilogue.row_bias.is_some())
+        && takes_pairs::<T>(g, of, epilogue.row_bias.is_some(), by_tiles)
         && !paired(g, of).is_depthwise()
 }
 
-/// As [`super::forward`]. Returns false, and does nothing, if products of pairs do not compute the output.
+/// True if tiles can multiply words of this many source channels of a group.
+fn tiles_fit(descriptor: &Descriptor, channels: usize) -> bool {
+    descriptor.layout.as_ref().is_some_and(|layout| in_tiles::fit(layout, channels))
+}
+
+/// As [`super::forward`]. Returns false, and does nothing, if products of pairs do not compute the output. Tiles of AMX
+/// multiply if `by_tiles` is set and they fit.
 ///
 /// # Errors
 /// As [`super::forward`].
@@ -93,15 +139,18 @@ pub(super) fn forward<T: Float>(
     w: &[T],
     y: &mut ValuesMut<'_, T>,
     epilogue: Epilogue<'_, T>,
+    by_tiles: bool,
 ) -> Result<bool, OutOfMemory> {
-    let Some(kernels) = kernels_of_pairs::<T>().filter(|_| is_computed(g, Pass::Output, x, epilogue)) else {
+    let computed = is_computed(g, Pass::Output, x, epilogue, by_tiles);
+    let Some(kernels) = kernels_of_pairs::<T>().filter(|_| computed) else {
         return Ok(false);
     };
     g.check(x.len(), w.len(), y.len());
     let (channels, wide) = (g.channels / g.group, paired(g, Pass::Output));
-    let x = words(x, channels, g.area())?;
-    let w = words(Values::Rounded(w), channels, g.taps())?;
+    let x = words(x, channels, g.area())?.memory;
     let descriptors = wide.descriptors(Pass::Output);
+    let in_tiles = by_tiles && tiles_fit(&descriptors.each[0], wide.channels / g.group);
+    let woven = if in_tiles { None } else { Some(words(Values::Rounded(w), channels, g.taps())?.memory) };
     let sum = Correlation {
         g: &wide,
         descriptor: &descriptors.each[0],
@@ -111,7 +160,8 @@ pub(super) fn forward<T: Float>(
         is_narrow: matches!(y, ValuesMut::BFloat16(_)),
         target: y.ptr().cast(),
         targets: wide.outputs(),
-        weight: w.ptr(),
+        weight: woven.as_ref().map_or(w.as_ptr(), |w| w.ptr()),
+        in_tiles: in_tiles.then_some(channels),
         forward: true,
         epilogue,
     };
@@ -130,16 +180,20 @@ pub(super) fn input_gradient<T: Float>(
     w: &[T],
     gx: &mut ValuesMut<'_, T>,
     epilogue: Epilogue<'_, T>,
+    by_tiles: bool,
 ) -> Result<bool, OutOfMemory> {
-    let computed = is_computed(g, Pass::InputGradient, gy, epilogue);
+    let computed = is_computed(g, Pass::InputGradient, gy, epilogue, by_tiles);
     let Some(kernels) = kernels_of_pairs::<T>().filter(|_| computed) else {
         return Ok(false);
     };
     g.check(gx.len(), w.len(), gy.len());
     let (maps, wide) = (g.maps / g.group, paired(g, Pass::InputGradient));
-    let gy = words(gy, maps, g.positions())?;
-    let w = words(Values::Rounded(w), maps, g.channels / g.group * g.taps())?;
+    let gy = words(gy, maps, g.positions())?.memory;
     let descriptors = wide.descriptors(Pass::InputGradient);
+    let of_group = wide.maps / g.group;
+    let in_tiles = by_tiles && descriptors.each.iter().all(|each| tiles_fit(each, of_group));
+    let taps = g.channels / g.group * g.taps();
+    let woven = if in_tiles { None } else { Some(words(Values::Rounded(w), maps, taps)?.memory) };
     let Some(descriptor) = descriptors.each.first() else { return Ok(true) };
     let sum = Correlation {
         g: &wide,
@@ -150,7 +204,8 @@ pub(super) fn input_gradient<T: Float>(
         is_narrow: matches!(gx, ValuesMut::BFloat16(_)),
         target: gx.ptr().cast(),
         targets: wide.inputs(),
-        weight: w.ptr(),
+        weight: woven.as_ref().map_or(w.as_ptr(), |w| w.ptr()),
+        in_tiles: in_tiles.then_some(maps),
         forward: false,
         epilogue,
     };
@@ -169,8 +224,9 @@ pub(super) fn weight_gradient<T: Float>(
     gy: Values<'_, T>,
     gw: &mut [T],
     accumulate: bool,
+    by_tiles: bool,
 ) -> Result<bool, OutOfMemory> {
-    let computed = is_computed(g, Pass::WeightGradient, x, Epilogue::NONE);
+    let computed = is_computed(g, Pass::WeightGradient, x, Epilogue::NONE, by_tiles);
     let Some(kernels) = kernels_of_pairs::<T>().filter(|_| computed && x.len() > 0 && gy.len() > 0) else {
         return Ok(false);
     };
@@ -178,9 +234,11 @@ pub(super) fn weight_gradient<T: Float>(
     let wide = paired(g, Pass::WeightGradient);
     let x = words(x, g.images, g.channels * g.area())?;
     let gy = words(gy, g.images, g.maps * g.positions())?;
-    let gradient =
-        WeightGradient { g: &wide, kernels, x: x.ptr(), gy: gy.ptr(), gw: gw.as_mut_ptr(), accumulate };
     let descriptors = wide.descriptors(Pass::WeightGradient);
+    let in_tiles =
+        by_tiles && x.are_finite && gy.are_finite && tiles_fit(&descriptors.each[0], g.channels / g.group);
+    let (x, gy, gw) = (x.memory.ptr(), gy.memory.ptr(), gw.as_mut_ptr());
+    let gradient = WeightGradient { g: &wide, kernels, x, gy, gw, in_tiles, accumulate };
     // SAFETY: as in `forward`.
     unsafe { implicit_gemm::weight_gradient::run(&gradient, &descriptors.each[0])? };
     Ok(true)

@@ -132,9 +132,9 @@ pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fi
 }
 
 /// True if implicit GEMM of words computes a sum of values in bfloat16. A word holds two channels, or two images for
-/// the gradient of the weight. Winograd's algorithm, in `f32`, is slower for few channels and for gradients of the
-/// weight.
-pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool) -> bool {
+/// the gradient of the weight. Winograd's algorithm, in `f32`, is slower for few channels, for gradients of the weight,
+/// and than tiles of AMX.
+pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool, by_tiles: bool) -> bool {
     let summed = match of {
         Pass::Output => g.channels / g.group,
         Pass::InputGradient => g.maps / g.group,
@@ -143,7 +143,9 @@ pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool) -> b
     let is_narrow = g.channels.min(g.maps) / g.group < WINOGRAD_CHANNELS_OF_PAIRS;
     let fits = match select::<T>(g, of, has_bias, true) {
         Method::ImplicitGemm => true,
-        Method::Winograd => (of == Pass::WeightGradient || is_narrow) && algorithm() == Algorithm::Auto,
+        Method::Winograd => {
+            (by_tiles || of == Pass::WeightGradient || is_narrow) && algorithm() == Algorithm::Auto
+        }
         _ => false,
     };
     fits && summed >= 2 && !g.channel_last

@@ -2,14 +2,18 @@
 
 use std::marker::PhantomData;
 
+use half::bf16;
+
 use super::descriptor::Pass;
 use super::select::{Method, WINOGRAD_CHANNELS, WINOGRAD_WEIGHT_CHANNELS, select, takes_winograd};
 use super::{
-    DerivedCache, Fingerprint, Geometry, Spatial, Weight, caches_weight, forward, input_gradient,
+    DerivedCache, Fingerprint, Geometry, Spatial, Weight, caches_weight, forward, input_gradient, pairs,
     weight_gradient,
 };
 use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue, Tail, Twice};
+use crate::kernels::gemm::tiles;
+use crate::kernels::sixteen_bits::{Values, ValuesMut};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
 /// Images; channels, maps and groups; and for each axis the input, kernel, pad, stride and dilation.
@@ -338,6 +342,118 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
         (state >> 40) as f64 / f64::from(1 << 23) - 1.0
     };
     (0..n).map(|_| T::of(next())).collect()
+}
+
+/// Convolutions for words of two channels, or two images: with steps, distances between taps, groups, one to three axes,
+/// several chunks of channels, and without padding.
+fn geometries_of_words() -> Vec<Geometry> {
+    vec![
+        geometry(5, [16, 20, 1], &[[9, 3, 1, 1, 1]; 2]),
+        geometry(3, [3, 33, 1], &[[12, 3, 1, 1, 1], [35, 3, 1, 1, 1]]),
+        geometry(2, [32, 40, 1], &[[11, 3, 0, 1, 1], [9, 3, 0, 1, 1]]),
+        geometry(2, [64, 18, 2], &[[9, 3, 1, 2, 1], [12, 3, 1, 2, 1]]),
+        geometry(2, [35, 6, 1], &[[13, 3, 2, 2, 2], [10, 2, 1, 1, 3]]),
+        geometry(2, [260, 5, 1], &[[4, 3, 1, 1, 1], [5, 3, 1, 1, 1]]),
+        geometry(4, [6, 70, 1], &[[40, 5, 2, 1, 1]]),
+        geometry(2, [6, 5, 1], &[[5, 3, 1, 1, 1], [6, 2, 0, 2, 1], [7, 3, 1, 1, 2]]),
+        geometry(2, [8, 9, 1], &[[20, 3, 1, 3, 1], [20, 3, 1, 3, 1]]),
+    ]
+}
+
+/// The sums of values in bfloat16 by words, in tiles of AMX if they fit and `by_tiles` is set: the output, the gradient
+/// of the input and the gradient of the weight. None where words do not compute one. Output and gradient of the input
+/// are in bfloat16 if `is_narrow`.
+fn sums_of_words(
+    g: &Geometry,
+    arrays: &Arrays<f32>,
+    (accumulate, is_narrow, by_tiles): (bool, bool, bool),
+) -> [Option<Vec<f32>>; 3] {
+    let narrowed = |v: &[f32]| v.iter().map(|v| bf16::from_f32(*v)).collect::<Vec<_>>();
+    let [x, gy] = [&arrays.x, &arrays.y].map(|v| narrowed(v));
+    let epilogue = Epilogue::plain(accumulate);
+    let written = |before: &[f32], compute: &dyn Fn(&mut ValuesMut<'_, f32>) -> bool| {
+        let (mut wide, mut narrow) = (before.to_vec(), narrowed(before));
+        let mut to = if is_narrow { ValuesMut::BFloat16(&mut narrow) } else { ValuesMut::Exact(&mut wide) };
+        let is_computed = compute(&mut to);
+        let values = if is_narrow { narrow.iter().map(|v| v.to_f32()).collect() } else { wide };
+        is_computed.then_some(values)
+    };
+    let (x, gy, w) = (Values::BFloat16(&x), Values::BFloat16(&gy), &arrays.w);
+    let mut gw = w.clone();
+    let has_gw = pairs::weight_gradient(g, x, gy, &mut gw, accumulate, by_tiles).expect("memory");
+    [
+        written(&arrays.y, &|y| pairs::forward(g, x, w, y, epilogue, by_tiles).expect("memory")),
+        written(&arrays.x, &|gx| pairs::input_gradient(g, gy, w, gx, epilogue, by_tiles).expect("memory")),
+        has_gw.then_some(gw),
+    ]
+}
+
+#[test]
+fn sums_of_words_are_exact_for_whole_numbers_in_registers_and_in_tiles() {
+    let mut computed = 0;
+    for g in geometries_of_words() {
+        for flags in 0..8 {
+            let [accumulate, is_narrow, by_tiles] = [1, 2, 4].map(|bit| flags & bit != 0);
+            if by_tiles && !tiles::trap() {
+                continue;
+            }
+            let arrays = Arrays::<f32>::new(&g, values);
+            let expected = arrays.naive(&g, accumulate);
+            let sums = sums_of_words(&g, &arrays, (accumulate, is_narrow, by_tiles));
+            for (i, (got, expected)) in sums.into_iter().zip(expected).enumerate() {
+                let Some(got) = got else { continue };
+                let stored = |v: f64| if is_narrow && i < 2 { bf16::from_f64(v).to_f64() } else { v };
+                let expected: Vec<f64> = expected.into_iter().map(stored).collect();
+                assert!(got.iter().map(|v| f64::from(*v)).eq(expected), "sum {i}, flags {flags:#b}, {g:?}");
+                computed += 1;
+            }
+        }
+    }
+    assert!(computed > 150 || !tiles::trap(), "{computed} sums");
+}
+
+#[test]
+fn an_infinite_pixel_stays_where_words_read_it() {
+    for g in geometries_of_words() {
+        let mut arrays = Arrays::<f32>::new(&g, values);
+        let plain = arrays.naive(&g, false);
+        let last = arrays.x.len() - 1;
+        arrays.x[last] = f32::INFINITY;
+        let reached = arrays.naive(&g, false);
+        for by_tiles in [false, true] {
+            if by_tiles && !tiles::trap() {
+                continue;
+            }
+            let sums = sums_of_words(&g, &arrays, (false, false, by_tiles));
+            for i in [0, 2] {
+                let Some(got) = &sums[i] else { continue };
+                for (j, got) in got.iter().enumerate() {
+                    let is_right = reached[i][j] != plain[i][j] || f64::from(*got) == plain[i][j];
+                    assert!(is_right, "sum {i}, element {j} is {got}, by tiles {by_tiles}, {g:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit_of_sums_of_words() {
+    let threads = num_threads();
+    for g in geometries_of_words() {
+        let arrays = Arrays::<f32>::new(&g, noise);
+        for by_tiles in [false, true] {
+            if by_tiles && !tiles::trap() {
+                continue;
+            }
+            let bits = |n: usize| {
+                set_num_threads(n);
+                let sums = sums_of_words(&g, &arrays, (false, false, by_tiles));
+                sums.map(|v| v.map(|v| v.iter().map(|v| v.to_bits()).collect::<Vec<_>>()))
+            };
+            assert!(bits(1) == bits(4), "by tiles {by_tiles}, {g:?}");
+        }
+    }
+    set_num_threads(threads);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 pub(super) mod blocking;
 mod column_order;
 pub(super) mod im2row;
+pub(super) mod in_tiles;
 mod nchw;
 mod nhwc;
 pub(super) mod packed_planes;
@@ -33,6 +34,13 @@ pub(super) struct Weights<T> {
 // SAFETY: as above.
 unsafe impl<T> Sync for Weights<T> {}
 
+impl<T> Weights<T> {
+    /// Weights in this memory, with the distance from those of a group to the next.
+    fn packed(memory: Workspace<T>, group: usize) -> Self {
+        Self { p: memory.ptr().cast_const(), group, _owner: Some(memory) }
+    }
+}
+
 /// Computes the sums of a window.
 ///
 /// # Safety
@@ -51,6 +59,9 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOf
 
 /// The weights in the order that the tiles read them, packed unless they have it already.
 fn pack_weights<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfMemory> {
+    if let Some(channels) = sum.in_tiles {
+        return in_tiles::pack_weights(sum, channels);
+    }
     let (g, taps) = (sum.g, &sum.window().taps);
     let (map, channel, tap) = g.weight_strides();
     let (target, source) = if sum.forward { (map, channel) } else { (channel, map) };
@@ -90,5 +101,5 @@ fn pack_weights<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfM
             }
         }
     });
-    Ok(Weights { p: memory.ptr().cast_const(), group, _owner: Some(memory) })
+    Ok(Weights::packed(memory, group))
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Weights;
 use super::blocking::tasks;
 use super::column_order::{ColumnOrder, ColumnPlan, plan_columns};
+use super::in_tiles;
 use super::packed_planes::{PackImage, PlaneBlock, PlaneLayout, SLACK};
 use super::store::{finish_rows, store_results};
 use super::tap_rows::TapRows;
@@ -33,8 +34,15 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T
     ranges(tasks, tasks / MANY, |some| {
         for task in some {
             let (block, rest) = (layout.block(task / (g.group * parts)), task % (g.group * parts));
+            let (group, rows) = (rest / parts, targets.part(rest % parts));
             // SAFETY: each task has its own part of the target.
-            unsafe { sum_block(sum, weights, layout, &block, rest / parts, targets.part(rest % parts)) };
+            unsafe {
+                if sum.in_tiles.is_some() {
+                    in_tiles::sum_block(sum, weights, layout, &block, group, rows);
+                    continue;
+                }
+                sum_block(sum, weights, layout, &block, group, rows);
+            };
         }
     });
 }
@@ -43,7 +51,7 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T
 ///
 /// # Safety
 /// `planes` must hold [`PlaneLayout::capacity`] elements.
-unsafe fn pack_images<T: Float>(
+pub(super) unsafe fn pack_images<T: Float>(
     sum: &Correlation<'_, T>,
     layout: &PlaneLayout,
     block: &PlaneBlock,

@@ -52,7 +52,7 @@ pub(in super::super) struct PlaneLayout {
     /// The size of a plane of all images of a block.
     of_images: usize,
     /// The size of all planes of a channel.
-    channel: usize,
+    pub(super) channel: usize,
     /// For each channel of a chunk and each tap, the index of the element that the first position reads.
     pub(in super::super) table: Vec<isize>,
     /// The number of channels that are packed at a time.

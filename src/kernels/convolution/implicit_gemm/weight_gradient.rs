@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::im2row::Im2Row;
+use super::in_tiles::TileWeightSums;
 use super::packed_planes::{PackImage, PlaneLayout, SLACK, padded_stride};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
@@ -85,12 +86,20 @@ unsafe fn nchw<T: Float>(
     let (maps, taps, wide, positions) = (g.maps / g.group, g.taps(), kernels.panel(), g.positions());
     let depth = channels.len() * taps;
     let to = to.wrapping_add(channels.start * taps * maps);
-    let largest = layout.positions();
+    let tiles = gradient.in_tiles.then(|| TileWeightSums::new(taps, channels.len(), maps));
+    let (largest, capacity, of_sums) = match &tiles {
+        Some(tiles) => (TileWeightSums::longest(layout), tiles.capacity(layout), tiles.size()),
+        None => (layout.positions(), layout.capacity(), 0),
+    };
     let panels = maps.div_ceil(wide);
     let mut batch = List::with_capacity(0);
-    scratch::with(layout.capacity() + panels * wide * largest, |memory: &mut [T]| {
-        let (planes, transposed) = memory.split_at_mut(layout.capacity());
-        let transposed = Shared::new(transposed.as_mut_ptr());
+    scratch::with(capacity + panels * wide * largest + of_sums, |memory: &mut [T]| {
+        let (planes, rest) = memory.split_at_mut(capacity);
+        let (transposed, sums) = rest.split_at_mut(panels * wide * largest);
+        if tiles.is_some() {
+            // Tiles read what lies between rows, and multiply it by zeros.
+            planes.fill(T::ZERO);
+        }
         let first = blocks.start;
         for i in blocks {
             stop::poll();
@@ -98,6 +107,10 @@ unsafe fn nchw<T: Float>(
             let width = block.columns.len();
             let mut n = 0;
             batch.clear();
+            if tiles.is_some() {
+                transposed.fill(T::ZERO);
+            }
+            let transposed = Shared::new(transposed.as_mut_ptr());
             // SAFETY: the memory holds the planes and the transposed gradient; the rest is guaranteed by the caller.
             unsafe {
                 let pack = |(image, position, k, at): (usize, usize, usize, usize)| {
@@ -113,11 +126,12 @@ unsafe fn nchw<T: Float>(
                 layout.each_row(block, |image, row, column, at| {
                     batch.push((at as isize, (n * wide) as isize));
                     let position = row * layout.width() + column;
-                    if run.2 > 0 && run.0 == image && run.1 + run.2 == position {
+                    let to = if tiles.is_some() { at } else { n };
+                    if run.2 > 0 && (run.0, run.1 + run.2, run.3 + run.2) == (image, position, to) {
                         run.2 += width;
                     } else {
                         pack(run);
-                        run = (image, position, width, n);
+                        run = (image, position, width, to);
                     }
                     n += width;
                 });
@@ -144,6 +158,11 @@ unsafe fn nchw<T: Float>(
                     }
                     planes.as_ptr()
                 };
+                if let Some(tiles) = &tiles {
+                    let b = (transposed.get().cast_const(), wide * largest);
+                    tiles.add(layout, layout.len(block), a, b, (sums.as_mut_ptr(), i > first));
+                    continue;
+                }
                 PanelProduct {
                     kernels: gradient.kernels,
                     m: depth,
@@ -159,6 +178,10 @@ unsafe fn nchw<T: Float>(
                 }
                 .run();
             }
+        }
+        if let Some(tiles) = tiles {
+            // SAFETY: the sums of these channels belong to this task.
+            tiles.copy(sums, unsafe { std::slice::from_raw_parts_mut(to, depth * maps) });
         }
     });
 }

@@ -17,6 +17,7 @@ mod pair_tile;
 mod source;
 #[cfg(target_arch = "x86_64")]
 mod tile;
+pub(in crate::kernels) mod tiles;
 mod widened;
 
 #[cfg(target_arch = "aarch64")]

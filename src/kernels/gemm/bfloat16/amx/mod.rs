@@ -4,7 +4,7 @@
 //! with one in plain Rust.
 
 mod machine;
-mod tiles;
+pub(super) mod tiles;
 
 #[cfg(all(test, target_os = "linux"))]
 pub(super) mod trapped;
@@ -17,6 +17,7 @@ use super::blocks::{PackRows, PairKernels, PairProduct};
 use super::pack;
 use super::pair_tile::PairTile;
 use super::source::PairOperand;
+use super::tiles::{TALLEST, TILE_PAIRS, TILE_ROWS};
 use crate::environment::WrongSetting;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::simd::{Isa, isa_of_environment};
@@ -28,9 +29,9 @@ const LEAST: (usize, usize, usize) = (4, 4, 16);
 pub(super) struct InTiles;
 
 impl PairKernels for InTiles {
-    const TALLEST: usize = tiles::TALLEST;
-    const ROWS: usize = tiles::TILE_ROWS;
-    const PAIRS: usize = tiles::TILE_PAIRS;
+    const TALLEST: usize = TALLEST;
+    const ROWS: usize = TILE_ROWS;
+    const PAIRS: usize = TILE_PAIRS;
     // A panel of the right matrix stays in an L1 cache of 48 KiB, while left tiles pass from the L2 cache.
     const DEPTH: usize = 512;
     const TURNED_ROWS: Option<PackRows> = Some(pack::turned_rows);

@@ -10,13 +10,7 @@ use std::mem::MaybeUninit;
 use crate::kernels::gemm::bfloat16::blocks::DEPTH;
 use crate::kernels::gemm::bfloat16::pair_tile::{PairTile, TileEpilogue};
 use crate::kernels::gemm::bfloat16::tile::{PANEL, WIDTH, store};
-
-/// Rows of a tile.
-pub(in crate::kernels::gemm::bfloat16) const TILE_ROWS: usize = 16;
-/// Pairs in a row of a left tile.
-pub(in crate::kernels::gemm::bfloat16) const TILE_PAIRS: usize = 16;
-/// Rows of sums that the microkernel computes.
-pub(in crate::kernels::gemm::bfloat16) const TALLEST: usize = 2 * TILE_ROWS;
+use crate::kernels::gemm::bfloat16::tiles::{TALLEST, TILE_PAIRS, TILE_ROWS, TileFactors, TileSums};
 
 /// The argument of `ldtilecfg`.
 #[repr(C, align(64))]
@@ -37,12 +31,12 @@ static WHOLE_TILES: TileConfig = {
 
 /// The tiles of this thread in use. Dropping it releases them, so that the system has nothing to save when it changes
 /// threads, and other libraries find no configuration of ours.
-pub(in crate::kernels) struct TilesInUse(());
+pub(in crate::kernels::gemm::bfloat16) struct TilesInUse(());
 
 impl TilesInUse {
     /// # Safety
     /// The process must be allowed to use tiles.
-    pub(in crate::kernels) unsafe fn new() -> Self {
+    pub(in crate::kernels::gemm::bfloat16) unsafe fn new() -> Self {
         // SAFETY: guaranteed by the caller. Reads 64 bytes.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE_TILES, options(nostack, preserves_flags, readonly));
@@ -107,39 +101,17 @@ pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
     }
 }
 
-/// What tiles multiply. Step `s` multiplies the words from byte `64 s` on of the left rows by the rows at byte
-/// `steps[s]` of the right matrix.
-pub(in crate::kernels) struct TileFactors<'a> {
-    /// The first word of the left matrix.
-    pub(in crate::kernels) a: *const u8,
-    /// The distance from a row of the left matrix to the next, in bytes.
-    pub(in crate::kernels) a_row: usize,
-    /// The first word of the right matrix.
-    pub(in crate::kernels) b: *const u8,
-    /// The distance from a row of the right matrix to the next, in bytes.
-    pub(in crate::kernels) b_row: usize,
-    /// The place of the right rows of each step, in bytes.
-    pub(in crate::kernels) steps: &'a [isize],
-}
-
-/// The sums of tiles in memory.
-#[derive(Clone, Copy)]
-pub(in crate::kernels) struct TileSums {
-    /// The first sum.
-    pub(in crate::kernels) p: *mut f32,
-    /// The distance from a row to the next, in bytes.
-    pub(in crate::kernels) row: usize,
-    /// True if the products are added to what is there.
-    pub(in crate::kernels) accumulate: bool,
-}
-
 /// Computes 32 columns of sums, of 16 rows, or of 32 if `rows` is more.
 ///
 /// # Safety
 /// For each step the left rows must have 64 bytes, and the right matrix 16 rows of 128 bytes. The sums of all 16 or 32
 /// rows must be valid, and the tiles of this thread in use.
 #[inline(always)]
-pub(in crate::kernels) unsafe fn multiply(factors: &TileFactors<'_>, rows: usize, sums: TileSums) {
+pub(in crate::kernels::gemm::bfloat16) unsafe fn multiply(
+    factors: &TileFactors<'_>,
+    rows: usize,
+    sums: TileSums,
+) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         if rows > TILE_ROWS { two_rows_of_tiles(factors, sums) } else { one_row_of_tiles(factors, sums) }

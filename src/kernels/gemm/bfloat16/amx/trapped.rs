@@ -227,7 +227,7 @@ extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc
 
 /// From now on threads of this process run instructions of AMX, on the machine if it has them. Otherwise it must have
 /// AVX-512.
-pub(in crate::kernels::gemm::bfloat16) fn trap() {
+pub(in crate::kernels) fn trap() {
     static TRAPPED: Once = Once::new();
     TRAPPED.call_once(|| {
         if machine::multiplies_tiles() {
