@@ -3,10 +3,11 @@
 use half::bf16;
 
 use super::{PairOperand, PairResult, without_rows};
-use crate::array::Workspace;
+use crate::array::{DType, Workspace};
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::operand::Strided;
 use crate::kernels::gemm::product;
+use crate::kernels::sixteen_bits::{narrow_here, widen_here};
 use crate::kernels::stop;
 use crate::kernels::threads::{Shared, ranges};
 
@@ -51,24 +52,37 @@ pub(super) unsafe fn in_f32(
 ) {
     let memory = memory(m * n);
     let sums = Shared::new(memory.ptr());
-    let each = |f: &(dyn Fn(*mut bf16, *mut f32) + Sync)| {
+    let rows = |convert: &(dyn Fn(*mut bf16, *mut f32) + Sync)| {
         ranges(m, GRAIN / n.max(1) + 1, |rows| {
             let c = &c;
-            for i in rows {
-                for j in 0..n {
-                    let at = c.p.cast::<bf16>().wrapping_offset(i as isize * c.row + j as isize * c.col);
-                    f(at, sums.get().wrapping_add(i * n + j));
-                }
-            }
+            rows.for_each(|i| {
+                convert(
+                    c.p.cast::<bf16>().wrapping_offset(i as isize * c.row),
+                    sums.get().wrapping_add(i * n),
+                )
+            });
         });
     };
     if accumulate {
         // SAFETY: guaranteed by the caller, and the memory holds as many numbers. Also below.
-        each(&|c, sum| unsafe { sum.write(c.read().to_f32()) });
+        rows(&|c_row, sums| unsafe {
+            match c.col {
+                1 => widen_here(c_row.cast(), DType::BF16, sums, n),
+                col => (0..n)
+                    .for_each(|j| sums.add(j).write(c_row.wrapping_offset(j as isize * col).read().to_f32())),
+            }
+        });
     }
     compute(memory.ptr());
     // SAFETY: as above.
-    each(&|c, sum| unsafe { c.write(bf16::from_f32(sum.read())) });
+    rows(&|c_row, sums| unsafe {
+        match c.col {
+            1 => narrow_here(sums, c_row.cast(), DType::BF16, n),
+            col => (0..n).for_each(|j| {
+                c_row.wrapping_offset(j as isize * col).write(bf16::from_f32(sums.add(j).read()))
+            }),
+        }
+    });
 }
 
 /// A copy of a matrix in `f32`, rounded to bfloat16.
