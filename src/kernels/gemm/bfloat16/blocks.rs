@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::pack;
-use super::pair_tile::{PairTile, TileEpilogue};
+use super::pair_tile::{PairTile, TileEpilogue, TilePart};
 use super::source::PairOperand;
 use super::tile::{KERNELS, PANEL, ROWS, WIDTH};
 use crate::array::Workspace;
@@ -15,7 +15,7 @@ use crate::kernels::gemm::split::EvenSplit;
 use crate::kernels::stop;
 use crate::kernels::threads::{Shared, parallel};
 
-/// The most terms of a sum in a block of any kernels.
+/// The most terms of a sum in a block. Longer sums are completed in the result, or in `f32` memory.
 pub(super) const DEPTH: usize = 2048;
 /// Panels up to which a left matrix of contiguous rows of bfloat16 is read in place.
 const FEW_PANELS: usize = 2;
@@ -35,9 +35,8 @@ pub(super) trait PairKernels {
     const ROWS: usize;
     /// Packed sums have a multiple of this number of pairs.
     const PAIRS: usize;
-    /// The most terms of a sum in a block, at most [`DEPTH`]. Longer sums are completed in the result, or in `f32`
-    /// memory.
-    const DEPTH: usize;
+    /// The most pairs of a panel of the right matrix that stay near. More are multiplied in parts, each by all rows.
+    const NEAR: usize;
     /// Packs a left matrix of any strides in contiguous rows. If none, it is packed tile after tile.
     const TURNED_ROWS: Option<PackRows>;
     /// Words of the packed right matrix in a block.
@@ -70,7 +69,7 @@ impl PairKernels for InRegisters {
     const TALLEST: usize = ROWS;
     const ROWS: usize = 1;
     const PAIRS: usize = 1;
-    const DEPTH: usize = DEPTH;
+    const NEAR: usize = usize::MAX;
     const TURNED_ROWS: Option<PackRows> = None;
     const RIGHT: usize = 1 << 17;
     const LEFT: usize = 1 << 16;
@@ -87,7 +86,7 @@ impl PairKernels for InRegisters {
 }
 
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns. Rows of `c` are contiguous and `c_row`
-/// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`PairKernels::DEPTH`] terms, and there is no
+/// elements apart, of bfloat16 if `is_narrow`. Then sums have at most [`DEPTH`] terms, and there is no
 /// function of written rows.
 pub(super) struct PairProduct<'a> {
     /// Rows of the result.
@@ -151,7 +150,7 @@ impl PairProduct<'_> {
     pub(super) unsafe fn run<K: PairKernels>(&self) {
         let Self { m, n, k, .. } = *self;
         let panels = n.div_ceil(PANEL);
-        let depth = k.div_ceil(k.div_ceil(K::DEPTH).max(1)).max(1).next_multiple_of(2 * K::PAIRS);
+        let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1).next_multiple_of(2 * K::PAIRS);
         let is_whole = k.is_multiple_of(2 * K::PAIRS) && m.is_multiple_of(K::ROWS);
         let packs_left = !(self.a.is_narrow && self.a.col == 1 && is_whole && panels <= FEW_PANELS);
         let grid = TileGrid::new((m, n, k.div_ceil(K::SPEED)), (K::TALLEST, PANEL), packs_left);
@@ -221,8 +220,10 @@ impl<K: PairKernels> PairChunk<'_, K> {
         let of_b = if self.right.is_null() { pairs * wide * PANEL } else { 0 };
         let row = (2 * pairs * 2).next_multiple_of(64) + GAP;
         let of_a = if self.packs_left { tall * K::TALLEST * row.div_ceil(4) } else { 0 };
-        let packed = memory(of_a + of_b);
+        let of_sums = if pairs > K::NEAR { tall * K::TALLEST * PANEL } else { 0 };
+        let packed = memory(of_a + of_b + of_sums);
         let (b, a) = (packed.ptr(), packed.ptr().wrapping_add(of_b));
+        let sums = if of_sums > 0 { a.wrapping_add(of_a).cast() } else { std::ptr::null_mut() };
         let parts = EvenSplit::new(self.rows.len(), self.rows.len().div_ceil(tall));
         // SAFETY: guaranteed by the caller.
         let _registers = unsafe { K::prepare() };
@@ -238,7 +239,7 @@ impl<K: PairKernels> PairChunk<'_, K> {
                     // SAFETY: guaranteed by the caller, and the workspace holds the largest block.
                     unsafe {
                         let left = self.left(rows.clone(), p, a, row);
-                        self.block(&rows, &columns, p, left, b);
+                        self.block(&rows, &columns, p, left, (b, sums));
                     }
                 }
             }
@@ -273,27 +274,28 @@ impl<K: PairKernels> PairChunk<'_, K> {
     }
 
     /// Computes the tiles of these rows and columns of tiles, for the terms from `p` on. `packed` is scratch for the
-    /// right matrix, which the first row of tiles fills unless the matrix is packed already.
+    /// right matrix, which the first row of tiles fills unless the matrix is packed already. `sums` is scratch for the
+    /// sums of a column of tiles, if pairs come in parts.
     unsafe fn block(
         &self,
         rows: &Range<usize>,
         columns: &Range<usize>,
         p: usize,
         left: LeftPairs,
-        packed: *mut u32,
+        (packed, sums): (*mut u32, *mut f32),
     ) {
         let product = self.product;
         let k = self.depth.min(product.k - p);
         let (pairs, panels) = (pairs::<K>(k), product.n.div_ceil(PANEL));
         let first = self.in_matrix(rows.clone()).start;
         let packs = self.right.is_null() && rows.start == self.rows.start;
-        let tile = |row: usize, column: usize| {
+        let tile = |row: usize, column: usize, some: Range<usize>| {
             let b = if self.right.is_null() {
                 packed.cast_const().wrapping_add((column - columns.start) * pairs * PANEL)
             } else {
                 self.right.wrapping_add(at::<K>(p, k, column, panels))
             };
-            if packs && row == rows.start {
+            if packs && row == rows.start && some.start == 0 {
                 // SAFETY: guaranteed by the caller.
                 unsafe { product.pack_panel::<K>(p, self.depth, column, b.cast_mut()) };
             }
@@ -306,12 +308,12 @@ impl<K: PairKernels> PairChunk<'_, K> {
             let size = if product.is_narrow { 2 } else { 4 };
             let epilogue = product.epilogue.of_part(p == 0, p + k == product.k).part(i, j);
             let tile = PairTile {
-                pairs,
+                pairs: some.len(),
                 n: PANEL.min(product.n - j),
-                a,
+                a: a.wrapping_add(some.start * a_pair),
                 a_row,
                 a_pair,
-                b,
+                b: b.wrapping_add(some.start * PANEL),
                 c: product.c.wrapping_offset((i as isize * product.c_row + j as isize) * size),
                 c_row: product.c_row,
                 is_narrow: product.is_narrow,
@@ -321,17 +323,24 @@ impl<K: PairKernels> PairChunk<'_, K> {
                     column_bias: epilogue.column_bias.map_or(std::ptr::null(), <[f32]>::as_ptr),
                     relu: epilogue.tail.activation == Activation::Relu,
                 },
+                sums: sums.wrapping_add((row - rows.start) * K::TALLEST * PANEL),
+                part: TilePart { is_first: some.start == 0, is_last: some.end == pairs },
             };
             // SAFETY: guaranteed by the caller, and the tile is within the matrices.
             unsafe { K::tile(&tile, of.len()) };
         };
         if pairs <= SHALLOW {
             for row in rows.clone() {
-                columns.clone().for_each(|column| tile(row, column));
+                columns.clone().for_each(|column| tile(row, column, 0..pairs));
                 self.finish(row..row + 1, columns, p + k);
             }
         } else {
-            columns.clone().for_each(|column| rows.clone().for_each(|row| tile(row, column)));
+            for column in columns.clone() {
+                for start in (0..pairs).step_by(K::NEAR.min(pairs)) {
+                    let some = start..pairs.min(start.saturating_add(K::NEAR));
+                    rows.clone().for_each(|row| tile(row, column, some.clone()));
+                }
+            }
             self.finish(rows.clone(), columns, p + k);
         }
     }

@@ -128,7 +128,7 @@ unsafe fn in_pairs<K: blocks::PairKernels>(
 ) {
     let product =
         blocks::PairProduct { m, n, k, a, b, c: c.p, c_row: c.row, is_narrow: c.is_narrow, epilogue };
-    if !c.is_narrow || k <= K::DEPTH {
+    if !c.is_narrow || k <= blocks::DEPTH {
         // SAFETY: guaranteed by the caller.
         return unsafe { product.run::<K>() };
     }

@@ -39,6 +39,19 @@ pub(super) struct PairTile {
     pub(super) is_narrow: bool,
     /// The epilogue, which is applied to each sum.
     pub(super) epilogue: TileEpilogue,
+    /// Memory for the sums if the pairs come in several parts, or null.
+    pub(super) sums: *mut f32,
+    /// Which part of the pairs this is.
+    pub(super) part: TilePart,
+}
+
+/// A part of the pairs of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TilePart {
+    /// False if earlier parts are in the memory for sums.
+    pub(super) is_first: bool,
+    /// True if the sums are complete after it, so that the epilogue is applied.
+    pub(super) is_last: bool,
 }
 
 /// Computes tiles of a number of rows.

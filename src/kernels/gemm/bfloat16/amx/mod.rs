@@ -32,8 +32,8 @@ impl PairKernels for InTiles {
     const TALLEST: usize = TALLEST;
     const ROWS: usize = TILE_ROWS;
     const PAIRS: usize = TILE_PAIRS;
-    // A panel of the right matrix stays in an L1 cache of 48 KiB, while left tiles pass from the L2 cache.
-    const DEPTH: usize = 512;
+    // Half of a panel stays in an L1 cache of 48 KiB, while left tiles pass from the L2 cache.
+    const NEAR: usize = 256;
     const TURNED_ROWS: Option<PackRows> = Some(pack::turned_rows);
     // Both blocks are in an L2 cache of 2 MiB, with space for the result.
     const RIGHT: usize = 1 << 18;
@@ -153,7 +153,7 @@ mod tests {
         const TALLEST: usize = InRegisters::TALLEST;
         const ROWS: usize = InRegisters::ROWS;
         const PAIRS: usize = InRegisters::PAIRS;
-        const DEPTH: usize = InRegisters::DEPTH;
+        const NEAR: usize = InRegisters::NEAR;
         const TURNED_ROWS: Option<PackRows> = InRegisters::TURNED_ROWS;
         const RIGHT: usize = InRegisters::RIGHT;
         const LEFT: usize = InRegisters::LEFT;

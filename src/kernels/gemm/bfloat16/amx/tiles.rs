@@ -81,6 +81,7 @@ pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
     debug_assert!(t.a_pair == 4 && t.pairs.is_multiple_of(TILE_PAIRS) && rows <= TALLEST);
     let TileEpilogue { accumulate, row_bias, column_bias, relu } = t.epilogue;
     let has_no_epilogue = !t.is_narrow && !relu && row_bias.is_null() && column_bias.is_null();
+    let is_direct = has_no_epilogue && t.part.is_first && t.part.is_last && t.n == PANEL;
     let factors = TileFactors {
         a: t.a,
         a_row: t.a_row,
@@ -90,14 +91,17 @@ pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
     };
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if has_no_epilogue && t.n == PANEL && rows.is_multiple_of(TILE_ROWS) {
+        if is_direct && rows.is_multiple_of(TILE_ROWS) {
             let sums = TileSums { p: t.c.cast(), row: 4 * t.c_row as usize, accumulate };
             return multiply(&factors, rows, sums);
         }
         let mut buffer = TileBuffer(MaybeUninit::uninit());
-        let to = buffer.0.as_mut_ptr().cast::<f32>();
-        multiply(&factors, rows, TileSums { p: to, row: 4 * PANEL, accumulate: false });
-        store(t, to, rows, if t.n > WIDTH { 2 } else { 1 });
+        let is_whole = t.part.is_first && t.part.is_last;
+        let to = if is_whole { buffer.0.as_mut_ptr().cast::<f32>() } else { t.sums };
+        multiply(&factors, rows, TileSums { p: to, row: 4 * PANEL, accumulate: !t.part.is_first });
+        if t.part.is_last {
+            store(t, to, rows, if t.n > WIDTH { 2 } else { 1 });
+        }
     }
 }
 
