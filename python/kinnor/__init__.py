@@ -39,10 +39,12 @@ from ._core import (
     clear_memory_cache,
     forward_all,
     get_conv_algorithm,
+    get_matmul_precision,
     get_num_threads,
     memory_stats,
     reset_peak_memory,
     set_conv_algorithm,
+    set_matmul_precision,
     set_num_threads,
 )
 from ._foreign_attributes import attach as _attach_foreign_attributes
@@ -184,6 +186,7 @@ __all__ = [
     "get_current_context",
     "get_current_parameter_scope",
     "get_global_recompute",
+    "get_matmul_precision",
     "get_num_threads",
     "get_parameters",
     "grad",
@@ -209,6 +212,7 @@ __all__ = [
     "set_function_post_hook",
     "set_function_pre_hook",
     "set_global_recompute",
+    "set_matmul_precision",
     "set_num_threads",
     "set_solver_post_hook",
     "set_solver_pre_hook",

@@ -10,6 +10,7 @@ mod packed_cache;
 mod packed_panels;
 mod packing;
 mod panels;
+mod precision;
 mod product;
 mod split;
 mod tile;
@@ -19,6 +20,7 @@ pub(super) use operand::MatrixOperand;
 pub use operand::Strided;
 pub(super) use pack::ColumnsToPack;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
+pub use precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
 pub use product::multiply;
 pub(super) use split::EvenSplit;
 pub(super) use tile::{Kernels, kernels, kernels_of_pairs};
@@ -131,7 +133,13 @@ impl<'a, T: Float> Matrix<'a, T> {
     fn source(&self) -> PairOperand {
         let MatrixLayout { row_stride, col_stride, .. } = self.layout;
         let is_narrow = matches!(self.data, Values::BFloat16(_));
-        PairOperand { p: self.data.ptr(), row: row_stride as isize, col: col_stride as isize, is_narrow }
+        PairOperand {
+            p: self.data.ptr(),
+            row: row_stride as isize,
+            col: col_stride as isize,
+            is_narrow,
+            is_rest: false,
+        }
     }
 
     /// The matrix packed as the right matrix of products with `m` rows, if the packed form is cached.
@@ -210,6 +218,13 @@ fn product<T: Float>(
     // borrowed exclusively.
     unsafe {
         if let (Values::Exact(of_a), Values::Exact(of_b), ValuesMut::Exact(c)) = (a.data, b.data, &mut data) {
+            if matmul_precision() != MatmulPrecision::Highest {
+                let (row, col) = (layout.row_stride as isize, layout.col_stride as isize);
+                let c = PairResult { p: c.as_mut_ptr().cast(), row, col, is_narrow: false };
+                if (T::choose::<ReducedProducts>())((m, n, k), a.source(), b.source(), c, epilogue) {
+                    return;
+                }
+            }
             let c = layout.strided(c.as_mut_ptr());
             let packed = packed.map(|packed| packed.get().cast_const());
             let a = a.layout.strided(of_a.as_ptr().cast_mut());
@@ -238,6 +253,25 @@ impl PerFloat for ProductsInBFloat16 {
 
     fn f64() -> ProductInBFloat16<f64> {
         |_, _, _, _, _| unreachable!("double precision reads no bfloat16")
+    }
+}
+
+/// A product of the precision of the process, unless it returns false.
+type ReducedProduct<T> =
+    unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, T>) -> bool;
+
+/// The reduced product for each type of number. Double precision is never reduced.
+struct ReducedProducts;
+
+impl PerFloat for ReducedProducts {
+    type Of<T: Float> = ReducedProduct<T>;
+
+    fn f32() -> ReducedProduct<f32> {
+        precision::multiply
+    }
+
+    fn f64() -> ReducedProduct<f64> {
+        |_, _, _, _, _| false
     }
 }
 

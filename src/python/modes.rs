@@ -9,6 +9,7 @@ use crate::array::memory_stats as stats;
 use crate::graph;
 use crate::graph::settings::{self, CheckSaved, Context, Dialect, ExecutionOrder, Precision};
 use crate::kernels::convolution::{self, Algorithm};
+use crate::kernels::gemm::MatmulPrecision;
 use crate::kernels::{gemm, random, simd, threads};
 
 /// Defines Python functions that call one Rust function each, and `add_plain`, which registers them.
@@ -190,6 +191,56 @@ fn set_conv_algorithm(#[pyo3(from_py_with = text)] name: String) -> PyResult<()>
 #[pyfunction]
 fn get_conv_algorithm() -> &'static str {
     ALGORITHMS[convolution::algorithm() as usize].0
+}
+
+/// Names of the precisions of products.
+const PRECISIONS: [(&str, MatmulPrecision); 3] = [
+    ("highest", MatmulPrecision::Highest),
+    ("high", MatmulPrecision::High),
+    ("medium", MatmulPrecision::Medium),
+];
+
+/// Sets how products of float32 matrices are computed in this process.
+///
+/// It concerns affine layers, products of matrices, and convolutions that are such products, in all passes. Arrays stay
+/// in float32, and sums are in float32. On N(0, 1) data, the error of a sum of n terms is about sqrt(n) times the
+/// error of a term:
+///
+/// - `"highest"`, the default, multiplies in float32.
+/// - `"high"` takes each number as the sum of two numbers in bfloat16 and computes three products of these. A term has
+///   a relative error of about 1e-5. Used only with the instructions of AMX, where it is faster.
+/// - `"medium"` rounds each number to bfloat16. A term has a relative error of up to 2^-8. Used only on processors
+///   that multiply numbers in bfloat16.
+///
+/// With `"high"` and `"medium"`, subnormal numbers count as zero, and numbers from 3.39e38 on as infinite. Other
+/// processors compute in float32 with any setting. Double precision never changes.
+///
+/// Args:
+///     name: `"highest"`, `"high"` or `"medium"`, as in PyTorch.
+///
+/// Raises:
+///     ArgumentError: If `name` is another string.
+///
+/// Example:
+///     >>> nn.set_matmul_precision("high")
+///     >>> nn.get_matmul_precision()
+///     'high'
+///     >>> nn.set_matmul_precision("highest")
+#[pyfunction]
+fn set_matmul_precision(#[pyo3(from_py_with = text)] name: String) -> PyResult<()> {
+    let found = PRECISIONS.iter().find(|(known, _)| *known == name);
+    let (_, precision) = found.ok_or_else(|| {
+        let expected = "'highest', 'high' or 'medium'";
+        crate::Error::argument("set_matmul_precision", "name", expected, format!("{name:?}"))
+    })?;
+    gemm::set_matmul_precision(*precision);
+    Ok(())
+}
+
+/// The precision of products of float32 matrices: see `set_matmul_precision`.
+#[pyfunction]
+fn get_matmul_precision() -> &'static str {
+    PRECISIONS[gemm::matmul_precision() as usize].0
 }
 
 /// Properties of the platform by name: instruction sets, threads, memory and build options.
@@ -393,6 +444,8 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_num_threads, m)?)?;
     m.add_function(wrap_pyfunction!(set_conv_algorithm, m)?)?;
     m.add_function(wrap_pyfunction!(get_conv_algorithm, m)?)?;
+    m.add_function(wrap_pyfunction!(set_matmul_precision, m)?)?;
+    m.add_function(wrap_pyfunction!(get_matmul_precision, m)?)?;
     m.add_function(wrap_pyfunction!(set_check_saved, m)?)?;
     m.add_function(wrap_pyfunction!(set_execution_order, m)?)?;
     m.add_function(wrap_pyfunction!(set_dialect, m)?)?;

@@ -105,6 +105,7 @@ SUBJECTS = {
             "get_num_threads",
             "set_conv_algorithm",
             "get_conv_algorithm",
+            "get_matmul_precision",
             "show_config",
             "hooks",
             "config",

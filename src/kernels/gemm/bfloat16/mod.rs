@@ -21,7 +21,9 @@ pub(in crate::kernels) mod tiles;
 mod widened;
 
 #[cfg(target_arch = "aarch64")]
-use arm::{has_pairs, pack, tile};
+pub(super) use arm::has_pairs;
+#[cfg(target_arch = "aarch64")]
+use arm::{pack, tile};
 pub(super) use source::PairOperand;
 
 use crate::kernels::epilogue::{Epilogue, Tail};
@@ -156,8 +158,14 @@ pub fn instructions() -> &'static str {
 
 /// True if this machine multiplies pairs of bfloat16 numbers.
 #[cfg(target_arch = "x86_64")]
-fn has_pairs() -> bool {
+pub(super) fn has_pairs() -> bool {
     crate::kernels::simd::has_pairs()
+}
+
+/// False: kernels for pairs are for other processors.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn has_pairs() -> bool {
+    false
 }
 
 /// The epilogue without functions of written rows.

@@ -4,18 +4,41 @@
 use std::arch::x86_64::{
     __m256bh, __m256i, __m512, __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_mask_storeu_epi16,
     _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtne2ps_pbh,
-    _mm512_cvtneps_pbh, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps,
-    _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_slli_epi32, _mm512_storeu_si512,
+    _mm512_cvtneps_pbh, _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_maskz_sub_ps, _mm512_or_si512,
+    _mm512_permutexvar_epi16, _mm512_slli_epi32, _mm512_storeu_si512,
 };
 use std::ops::Range;
 
 use super::source::PairOperand;
-use super::tile::{PANEL, WIDTH};
+use super::tile::{PANEL, WIDTH, widen};
 use crate::kernels::gemm::split::EvenSplit;
 use crate::kernels::simd::Vector;
 use crate::kernels::simd::x86::F32x16;
 
+/// What rounding to bfloat16 leaves of each number. Zero where the rounded number is infinite or NaN.
+#[inline(always)]
+unsafe fn rest(v: __m512) -> __m512 {
+    /// Infinite numbers and NaN, for `vfpclassps`.
+    const SPECIAL: i32 = 0x99;
+    // SAFETY: the caller guarantees AVX-512 with BF16.
+    unsafe {
+        let rounded = widen(std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)));
+        _mm512_maskz_sub_ps(!_mm512_fpclass_ps_mask::<SPECIAL>(rounded), v, rounded)
+    }
+}
+
 impl PairOperand {
+    /// 16 adjacent numbers of `f32` at `at`, of those that the mask selects, and zeros.
+    #[inline(always)]
+    unsafe fn wide(self, at: *const u8, mask: u16) -> __m512 {
+        // SAFETY: the caller guarantees AVX-512 with BF16 and the elements.
+        unsafe {
+            let v = _mm512_maskz_loadu_ps(mask, at.cast());
+            if self.is_rest { rest(v) } else { v }
+        }
+    }
+
     /// The first of 16 adjacent elements at `at` that the mask selects, as bfloat16, and zeros.
     #[inline(always)]
     unsafe fn load(self, at: *const u8, mask: u16) -> __m256i {
@@ -24,10 +47,7 @@ impl PairOperand {
             if self.is_narrow {
                 _mm256_maskz_loadu_epi16(mask, at.cast())
             } else {
-                std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(
-                    mask,
-                    at.cast(),
-                )))
+                std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(self.wide(at, mask)))
             }
         }
     }
@@ -72,8 +92,7 @@ impl PairOperand {
             if self.is_narrow {
                 return words(self.load(low, of_low), self.load(high, of_high));
             }
-            let low = _mm512_maskz_loadu_ps(of_low, low.cast());
-            let high = _mm512_maskz_loadu_ps(of_high, high.cast());
+            let (low, high) = (self.wide(low, of_low), self.wide(high, of_high));
             let both = std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low));
             _mm512_permutexvar_epi16(_mm512_loadu_si512(INTERLEAVED.as_ptr().cast()), both)
         }
@@ -179,9 +198,8 @@ pub(super) unsafe fn rows(a: PairOperand, m: usize, k: usize, padded: usize, to:
             } else {
                 let whole = k - k % 32;
                 for p in (0..whole).step_by(32) {
-                    let from = from.wrapping_add(4 * p).cast::<f32>();
-                    let low = _mm512_loadu_ps(from);
-                    let both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from.wrapping_add(16)), low);
+                    let (low, high) = (from.wrapping_add(4 * p), from.wrapping_add(4 * p + 64));
+                    let both = _mm512_cvtne2ps_pbh(a.wide(high, u16::MAX), a.wide(low, u16::MAX));
                     _mm512_storeu_si512(to.add(2 * p).cast(), std::mem::transmute::<__m512bh, __m512i>(both));
                 }
                 for p in (whole..k).step_by(16) {

@@ -13,6 +13,9 @@ pub(in crate::kernels::gemm) struct PairOperand {
     pub(in crate::kernels::gemm) col: isize,
     /// True if elements are in bfloat16.
     pub(in crate::kernels::gemm) is_narrow: bool,
+    /// True if each `f32` element stands for what rounding it to bfloat16 leaves, which is zero for numbers that
+    /// are or become infinite or NaN.
+    pub(in crate::kernels::gemm) is_rest: bool,
 }
 
 // SAFETY: only an address. Users of the address ensure safe access.
@@ -59,7 +62,16 @@ impl PairOperand {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let at = self.at(i, j);
-            if self.is_narrow { at.cast::<bf16>().read() } else { bf16::from_f32(at.cast::<f32>().read()) }
+            if self.is_narrow {
+                return at.cast::<bf16>().read();
+            }
+            let v = at.cast::<f32>().read();
+            let rounded = bf16::from_f32(v);
+            match self.is_rest {
+                true if rounded.is_finite() => bf16::from_f32(v - rounded.to_f32()),
+                true => bf16::ZERO,
+                false => rounded,
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ impl Operand {
     /// The matrix as an operand: the bfloat16 copy if `is_narrow`, else the `f32` one.
     fn source(&self, is_narrow: bool) -> PairOperand {
         let p = if is_narrow { self.narrow.as_ptr().cast() } else { self.wide.as_ptr().cast() };
-        PairOperand { p, row: self.row as isize, col: self.col as isize, is_narrow }
+        PairOperand { p, row: self.row as isize, col: self.col as isize, is_narrow, is_rest: false }
     }
 
     /// Element (i, j), rounded to bfloat16.

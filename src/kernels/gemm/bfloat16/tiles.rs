@@ -46,6 +46,14 @@ pub(in crate::kernels) fn are_used() -> bool {
     return false;
 }
 
+/// True if tiles compute a product of `m` x `n` sums of `k` terms.
+pub(in crate::kernels::gemm) fn multiply_matrices(size: (usize, usize, usize)) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return amx::pays(size) && are_used();
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
 /// Lets tests compute in tiles on machines without them, unless they lack other instructions. Then it returns false.
 #[cfg(test)]
 pub(in crate::kernels) fn trap() -> bool {

@@ -117,6 +117,7 @@ unsafe fn is_right<K: PairKernels>() -> bool {
         row: row as isize,
         col: 1,
         is_narrow: true,
+        is_rest: false,
     };
     let product = PairProduct {
         m,
