@@ -145,9 +145,10 @@ impl<N: Number> Number for Dual<N> {
     }
     #[inline(always)]
     fn atan(self) -> Self {
-        // `1 / (1 + x^2)`, without the square of a number above 1.
-        let (inverse, ratio) = beside_one(self.v);
-        self.chain(self.v.atan(), inverse * inverse / (N::all(1.0) + ratio * ratio))
+        // `1 / (1 + x^2)`, without the square of a large number.
+        let (is_large, small) = without_large(self.v);
+        let inverse = N::all(1.0) / N::select(is_large, self.v, N::all(1.0) + small * small);
+        self.chain(self.v.atan(), N::select(is_large, inverse * inverse, inverse))
     }
     #[inline(always)]
     fn sinh(self) -> Self {
@@ -164,9 +165,10 @@ impl<N: Number> Number for Dual<N> {
     }
     #[inline(always)]
     fn asinh(self) -> Self {
-        // `1 / sqrt(1 + x^2)`, without the square of a number above 1.
-        let (inverse, ratio) = beside_one(self.v);
-        self.chain(self.v.asinh(), inverse.abs() / (N::all(1.0) + ratio * ratio).sqrt())
+        // `1 / sqrt(1 + x^2)`, without the square of a large number.
+        let (is_large, small) = without_large(self.v);
+        let root = N::select(is_large, size(self.v), (N::all(1.0) + small * small).sqrt());
+        self.chain(self.v.asinh(), N::all(1.0) / root)
     }
     #[inline(always)]
     fn acosh(self) -> Self {
@@ -268,15 +270,14 @@ pub(crate) fn size<N: Number>(x: N) -> N {
     N::select(x.lt(N::all(0.0)), -x, x)
 }
 
-/// The inverse of the larger one of `|x|` and 1, and the smaller one divided by the larger one, both with a sign.
+/// True for numbers so large that `1 + x^2` is `x^2`, and `x` with 0 in place of these, so that its square is in range.
 ///
-/// Without `abs`, whose slope at NaN is zero: the derivatives of both are NaN there.
+/// Without `abs`, whose slope at NaN is zero: the derivatives of functions of `x` are NaN there.
 #[inline(always)]
-fn beside_one<N: Number>(x: N) -> (N, N) {
-    let one = N::all(1.0);
-    let is_large = N::or(x.gt(one), x.lt(-one));
-    let inverse = one / N::select(is_large, x, one);
-    (inverse, N::select(is_large, inverse, x))
+fn without_large<N: Number>(x: N) -> (N::Mask, N) {
+    let large = N::all(1e9);
+    let is_large = N::or(x.gt(large), x.lt(-large));
+    (is_large, N::select(is_large, N::all(0.0), x))
 }
 
 /// The gradients by `y` and by `x` of the angle of the point (`x`, `y`), whose own gradient is `g`: `x g / (x^2 +

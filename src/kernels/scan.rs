@@ -3,21 +3,24 @@
 use std::ops::Range;
 
 use super::Float;
-use super::map::{self, GRAIN};
+use super::map::GRAIN;
 use super::row_copies::MANY;
 use super::scaled::Scaled;
-use super::scratch::{List, Zeros};
+use super::scratch::List;
+use super::simd::vectorised;
 use super::threads::{self, Shared};
 use crate::array::Shape;
 
 /// The least number of columns that run together, if there are as many.
 const COLUMNS: usize = 64;
+/// Lines that are computed together.
+const TOGETHER: usize = 8;
 /// Number of elements of a line that are computed before the next line continues.
 const BLOCK: usize = 16;
 
 /// True for a result of a product that may have left the range of numbers.
 fn is_odd<T: Float>(v: T) -> bool {
-    v == T::ZERO || v.is_nan() || v.abs() == T::INFINITY
+    !((v.abs() > T::ZERO) & (v.abs() < T::INFINITY)) // of two comparisons without a branch
 }
 
 /// True if products of some of the first of these numbers, with one of the second, may overflow or vanish.
@@ -27,6 +30,64 @@ fn may_leave_range<T: Float>(numbers: impl Iterator<Item = (T, T)>) -> bool {
     let (all, most) = numbers.fold((0.0, 0.0_f64), |(all, most), (x, g)| (all + size(x), most.max(size(g))));
     let sum = all + most;
     sum >= -T::MIN_POSITIVE.real().log2() || sum.is_nan()
+}
+
+/// Three numbers for each of some lines.
+type States = [[f64; COLUMNS]; 3];
+
+/// Takes a few steps of some lines: `write(line, step, y)` gets the result of `f` for the state of the line and the
+/// numbers `read(line, step)`. Lines side by side are computed together if `BESIDE`, others a block of steps at a time.
+/// The functions must be `#[inline(always)]`. They own what they use, so that states stay in registers.
+#[inline(always)]
+fn take_steps<const BESIDE: bool>(
+    steps: Range<usize>,
+    lines: usize,
+    states: &mut States,
+    read: impl Fn(usize, usize) -> [f64; 2],
+    f: impl Fn([f64; 3], [f64; 2]) -> ([f64; 3], f64),
+    write: impl Fn(usize, usize, f64),
+) {
+    let [mut a, mut b, mut c] = *states;
+    *states = vectorised(
+        #[inline(always)]
+        move || {
+            let whole = if BESIDE { lines / TOGETHER * TOGETHER } else { 0 };
+            for first in (0..whole).step_by(TOGETHER) {
+                let mut s = [[0.0; TOGETHER]; 3];
+                for l in 0..TOGETHER {
+                    (s[0][l], s[1][l], s[2][l]) = (a[first + l], b[first + l], c[first + l]);
+                }
+                for step in steps.clone() {
+                    let (mut x, mut y) = ([[0.0; TOGETHER]; 2], [0.0; TOGETHER]);
+                    for l in 0..TOGETHER {
+                        [x[0][l], x[1][l]] = read(first + l, step);
+                    }
+                    for l in 0..TOGETHER {
+                        let state = [s[0][l], s[1][l], s[2][l]];
+                        ([s[0][l], s[1][l], s[2][l]], y[l]) = f(state, [x[0][l], x[1][l]]);
+                    }
+                    for l in 0..TOGETHER {
+                        write(first + l, step, y[l]);
+                    }
+                }
+                for l in 0..TOGETHER {
+                    (a[first + l], b[first + l], c[first + l]) = (s[0][l], s[1][l], s[2][l]);
+                }
+            }
+            for start in steps.clone().step_by(BLOCK) {
+                for l in whole..lines {
+                    let mut state = [a[l], b[l], c[l]];
+                    for step in start..steps.end.min(start + BLOCK) {
+                        let y;
+                        (state, y) = f(state, read(l, step));
+                        write(l, step, y);
+                    }
+                    [a[l], b[l], c[l]] = state;
+                }
+            }
+            [a, b, c]
+        },
+    );
 }
 
 /// A cumulative operation along an axis.
@@ -139,8 +200,6 @@ impl Scan {
         of: impl Fn(S) -> T + Sync,
         op: impl Fn(S, T) -> S + Sync,
     ) {
-        /// Lines that are computed together.
-        const TOGETHER: usize = 8;
         let grain = (GRAIN / self.n.max(1)).max(1).next_multiple_of(TOGETHER);
         threads::ranges(self.outer, grain, |range| {
             let rest = range.end - range.len() % TOGETHER;
@@ -193,64 +252,152 @@ impl Scan {
     /// The gradient `gx` of running products of `x`, which is exact even if an element is zero.
     ///
     /// The product before an element is multiplied by a sum over the later products without that element. The sum is a
-    /// scan from the other end: `s[i] = gy[i] + x[i + 1] s[i + 1]`.
+    /// scan from the other end: `s[i] = gy[i] + x[i + 1] s[i + 1]`. Both are in double precision.
     pub fn product_gradient<T: Float>(self, x: &[T], gy: &[T], gx: &mut [T]) {
-        let mut later = Zeros::<T>::new(x.len());
-        let to = Shared::new(later.as_mut_ptr());
-        assert!(x.len() == self.outer * self.n * self.inner && gy.len() == x.len());
-        let last = if self.reverse { 0 } else { self.n.saturating_sub(1) };
-        self.reverse(!self.reverse).rows(
-            |_| (),
-            |(), row, after, columns| {
-                // No product follows the last element.
-                let is_last = after.is_some_and(|after| after / self.inner % self.n == last);
-                for j in columns.start + row..columns.end + row {
-                    // SAFETY: rows and columns are within all arrays, and no other run has them.
-                    unsafe {
-                        let at = |i: usize| to.get().add(i).read();
-                        to.get().add(j).write(match (after.map(|after| after + j - row), self.exclusive) {
-                            (None, true) => T::ZERO,
-                            (None, false) => gy[j],
-                            (Some(after), true) if is_last => gy[after],
-                            (Some(after), true) => gy[after] + x[after] * at(after),
-                            (Some(after), false) => gy[j] + x[after] * at(after),
-                        });
+        let Self { outer, n, inner, .. } = self;
+        assert!(x.len() == outer * n * inner && gy.len() == x.len() && gx.len() == x.len());
+        if x.is_empty() {
+            return;
+        }
+        let gx = Shared::new(gx.as_mut_ptr());
+        // Lines along the last axis are a row apart, others are side by side.
+        let (blocks, count, most) = if inner == 1 { (1, outer, TOGETHER) } else { (outer, inner, COLUMNS) };
+        let (parts, most) = (count.div_ceil(most), most.min(count));
+        threads::ranges(blocks * parts, (GRAIN / (n * most)).max(1), |range| {
+            let mut later = List::repeat(0.0, n * most);
+            for i in range {
+                let (block, first) = (i / parts * n * inner, i % parts * most);
+                let lines = most.min(count - first);
+                // SAFETY: the lines are within all arrays, and no other call has them.
+                unsafe {
+                    if inner == 1 {
+                        self.some_product_gradients::<T, false>(first * n, lines, x, gy, gx, &mut later);
+                    } else {
+                        self.some_product_gradients::<T, true>(block + first, lines, x, gy, gx, &mut later);
                     }
                 }
-            },
-        );
-        self.exclusive(true).product(x, gx);
-        map::update(gx, &later, |g, later| g * later);
-        if gx.iter().any(|g| is_odd(*g)) {
-            self.widen_product_gradient(x, gy, gx);
+            }
+        });
+    }
+
+    /// Computes the gradients of a few lines from element `start` on, at most `COLUMNS`. They lie side by side if `BESIDE`,
+    /// else one after the other. There is memory for as many sums in `later`.
+    ///
+    /// # Safety
+    /// The lines must be within the arrays, and no other thread may read or write them in `gx`.
+    unsafe fn some_product_gradients<T: Float, const BESIDE: bool>(
+        self,
+        start: usize,
+        lines: usize,
+        x: &[T],
+        gy: &[T],
+        gx: Shared<T>,
+        later: &mut [f64],
+    ) {
+        /// Products of float32 that grow by no more than this along a part of a line are in the range of float64. If they
+        /// vanish, so do the gradients.
+        const MOST: f64 = 1e90;
+        let Self { n, inner, exclusive, reverse, .. } = self;
+        let is_double = size_of::<T>() == size_of::<f64>();
+        let lines = lines.min(COLUMNS);
+        let place = move |l: usize, i: usize| {
+            let i = if reverse { n - 1 - i } else { i };
+            start + if BESIDE { i * inner + l } else { l * n + i }
+        };
+        let sum_place = move |l: usize, i: usize| if BESIDE { i * lines + l } else { l * n + i };
+        let (x_at, gy_at, sums) = (x.as_ptr(), gy.as_ptr(), later.as_mut_ptr());
+        // The last sum, and the element and the gradient of its place.
+        let mut states = [[-0.0; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS]];
+        threads::in_turn(n, GRAIN / lines, |steps| {
+            take_steps::<BESIDE>(
+                steps,
+                lines,
+                &mut states,
+                #[inline(always)]
+                move |l, step| {
+                    let at = place(l, n - 1 - step);
+                    // SAFETY: guaranteed by the caller. Same below.
+                    unsafe { [x_at.add(at).read().real(), gy_at.add(at).read().real()] }
+                },
+                #[inline(always)]
+                move |[sum, next, next_gy], [x, gy]| {
+                    let sum = if exclusive { next_gy } else { gy } + next * sum;
+                    ([sum, x, gy], sum)
+                },
+                #[inline(always)]
+                // SAFETY: as above.
+                move |l, step, sum| unsafe { sums.add(sum_place(l, n - 1 - step)).write(sum) },
+            );
+        });
+        // The product so far, the largest one of a part of the line that ends here, and the largest one of all parts.
+        let mut states = [[1.0; COLUMNS]; 3];
+        threads::in_turn(n, GRAIN / lines, |steps| {
+            take_steps::<BESIDE>(
+                steps,
+                lines,
+                &mut states,
+                #[inline(always)]
+                // SAFETY: as above.
+                move |l, i| unsafe {
+                    [x_at.add(place(l, i)).read().real(), sums.add(sum_place(l, i)).read()]
+                },
+                #[inline(always)]
+                move |[before, growth, most], [x, later]| {
+                    let g = before * later;
+                    if is_double {
+                        return ([before * x, growth, if is_odd(g) { f64::INFINITY } else { most }], g);
+                    }
+                    let grown = growth * x.abs();
+                    let growth = if grown < 1.0 { 1.0 } else { grown }; // stays NaN
+                    ([before * x, growth, if growth <= most { most } else { growth }], g)
+                },
+                #[inline(always)]
+                // SAFETY: as above.
+                move |l, i, g| unsafe { gx.get().add(place(l, i)).write(T::of(g)) },
+            );
+        });
+        let most = &states[2];
+        for l in 0..lines {
+            // The first sum is not finite if a gradient of an output is not.
+            if !(most[l] <= MOST && (is_double || later[sum_place(l, 0)].is_finite())) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { self.widen_product_gradient(|i| place(l, i), x, gy, gx) };
+            }
         }
     }
 
-    /// Computes the gradients again of lines in which a part of a product may have left the range of numbers.
-    fn widen_product_gradient<T: Float>(self, x: &[T], gy: &[T], gx: &mut [T]) {
-        let Self { outer, n, inner, exclusive, reverse } = self;
+    /// Computes the gradients of a line again if a part of a product may have left the range of numbers.
+    ///
+    /// # Safety
+    /// The indices `at` of elements must be within the arrays, and no other thread may read or write them in `gx`.
+    #[cold]
+    unsafe fn widen_product_gradient<T: Float>(
+        self,
+        at: impl Fn(usize) -> usize,
+        x: &[T],
+        gy: &[T],
+        gx: Shared<T>,
+    ) {
+        let Self { n, exclusive, .. } = self;
+        if !may_leave_range((0..n).map(|i| (x[at(i)], gy[at(i)]))) {
+            return;
+        }
         let mut later = List::repeat(Scaled::ZERO, n);
-        for line in 0..outer * inner {
-            let start = line / inner * n * inner + line % inner;
-            let at = |i: usize| start + inner * if reverse { n - 1 - i } else { i };
-            if !(0..n).any(|i| is_odd(gx[at(i)])) || !may_leave_range((0..n).map(|i| (x[at(i)], gy[at(i)]))) {
-                continue;
-            }
-            let (x, gy) = (|i| Scaled::new(x[at(i)].real()), |i| Scaled::new(gy[at(i)].real()));
-            for i in (0..n).rev() {
-                later[i] = match (i + 1 == n, exclusive) {
-                    (true, true) => Scaled::ZERO,
-                    (true, false) => gy(i),
-                    (false, true) if i + 2 == n => gy(i + 1),
-                    (false, true) => gy(i + 1) + x(i + 1) * later[i + 1],
-                    (false, false) => gy(i) + x(i + 1) * later[i + 1],
-                };
-            }
-            let mut before = Scaled::ONE;
-            for i in 0..n {
-                gx[at(i)] = T::of((before * later[i]).value());
-                before = before * x(i);
-            }
+        let (x, gy) = (|i| Scaled::new(x[at(i)].real()), |i| Scaled::new(gy[at(i)].real()));
+        for i in (0..n).rev() {
+            later[i] = match (i + 1 == n, exclusive) {
+                (true, true) => Scaled::ZERO,
+                (true, false) => gy(i),
+                (false, true) if i + 2 == n => gy(i + 1),
+                (false, true) => gy(i + 1) + x(i + 1) * later[i + 1],
+                (false, false) => gy(i) + x(i + 1) * later[i + 1],
+            };
+        }
+        let mut before = Scaled::ONE;
+        for i in 0..n {
+            // SAFETY: guaranteed by the caller.
+            unsafe { gx.get().add(at(i)).write(T::of((before * later[i]).value())) };
+            before = before * x(i);
         }
     }
 }

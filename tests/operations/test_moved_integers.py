@@ -314,6 +314,18 @@ def test_a_static_comparison_follows_the_type_of_its_input():
                 assert z.d.tolist() == [1, 1, 1]
 
 
+def test_a_comparison_after_a_product_follows_the_type_of_the_other_side():
+    """A plan that compares in the epilogue of a product must notice that the other side holds integers."""
+    x, other = nn.Variable((3, 1)), nn.Variable((3, 1))
+    y = F.less(F.affine(x, nn.Variable.from_numpy_array(np.ones((1, 1)))), other)
+    x.d = 2**24
+    for values in (2.0**24, 2**24 + 1, 2**24, 2.0**25):
+        other.d = np.full((3, 1), values)
+        for _ in range(3):
+            y.forward(clear_buffer=True)
+            assert y.d.ravel().tolist() == [values > 2**24] * 3
+
+
 def test_integers_that_a_comparison_may_round_are_refused_only_if_both_sides_are_large(mode):
     def run(function, *inputs):
         """Returns the values of a comparison."""

@@ -785,6 +785,63 @@ def test_gradients_of_running_products_whose_parts_leave_the_range(kind, exclusi
                 check_product_gradients(kind, arrays, [weight * v for v in all_others], F.prod)
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("f", [F.prod, F.cumprod])
+def test_gradients_of_products_are_those_of_each_line_alone(f, kind, axis):
+    """Lines that leave the range, hold zeros or are not finite leave the gradients of the lines beside them alone."""
+    rng = np.random.RandomState(3)
+    lines = rng.uniform(0.5, 2, (21, 70)) * rng.choice([-1, 1], (21, 70))
+    for i, scale in enumerate((1e-2, 1e2, 1e-6, 1e6, 1e-30, 1e30)):
+        lines[i] *= scale
+        lines[i + 6, ::2] *= scale
+        lines[i + 6, 1::2] /= scale
+    lines[12, 5], lines[13, [5, 30]], lines[14, [5, 30]] = 0, 0, (0, INF)
+    lines[15, 7], lines[16, 69], lines[17, 0] = INF, NAN, -INF
+    lines[18, 60:] = 0
+    shape, order = {0: ((70, 3, 7), (1, 2, 0)), 1: ((3, 70, 7), (0, 2, 1)), 2: ((3, 7, 70), (0, 1, 2))}[axis]
+
+    def gradient(x, axis, gy):
+        """The gradient of the function along an axis."""
+        with context(kind), nn.auto_forward(), np.errstate(all="ignore"):
+            v = nn.Variable.from_numpy_array(x.astype(KINDS[kind]), need_grad=True)
+            y = f(v, axis=axis)
+            (g,) = autodiff.grad(y, v, [np.broadcast_to(gy, y.shape).astype(KINDS[kind])])
+        return g.d
+
+    for gy in (1.0, 1e-20, 0.0):
+        x = np.transpose(lines.reshape(3, 7, 70), np.argsort(order))
+        assert x.shape == shape
+        together = np.transpose(gradient(x, axis, gy), order).reshape(lines.shape)
+        for line, got in zip(lines, together, strict=True):
+            np.testing.assert_allclose(got, gradient(line, 0, gy), 1e-5)
+
+
+@pytest.mark.parametrize("n", [300, 1100, 5000])
+def test_gradients_of_long_products_in_float32(n):
+    """Partial products may leave the range of float32, and of float64, without an effect on the gradients."""
+    rng = np.random.RandomState(n)
+    x = rng.randn(20, n).astype(np.float32)
+    x[:10] *= np.float32(1.885)  # the mean of the logarithms is about zero
+
+    def before(values, join, none):
+        """Joins all values before each element of a row."""
+        return np.concatenate([np.full((20, 1), none), join(values, axis=1)[:, :-1]], 1)
+
+    with np.errstate(all="ignore"):
+        logs = np.log(np.abs(x.astype(np.float64)))
+        others = before(logs, np.cumsum, 0.0) + before(logs[:, ::-1], np.cumsum, 0.0)[:, ::-1]
+        signs = before(np.sign(x), np.cumprod, 1.0) * before(np.sign(x)[:, ::-1], np.cumprod, 1.0)[:, ::-1]
+        expected = (signs * np.exp(others)).astype(np.float32)
+    v = nn.Variable.from_numpy_array(x, need_grad=True)
+    y, z = F.prod(v, axis=1), F.cumprod(v, axis=1)
+    for out, gy in ((y, np.ones(20)), (z, np.arange(n) == n - 1)):
+        out.forward()
+        v.grad.zero()
+        out.backward(nn.NdArray.from_numpy_array(np.broadcast_to(gy, out.shape).astype(np.float32)))
+        np.testing.assert_allclose(v.g, expected, 1e-5, 1e-37)
+
+
 def check_product_gradients(kind, arrays, expected, f):
     """Compares the gradients of `f` at an array, for a gradient of the output, by kernel and rule, with exact ones."""
     most = fractions.Fraction(float(np.finfo(KINDS[kind]).max))

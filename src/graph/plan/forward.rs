@@ -1,6 +1,5 @@
 //! The plan of a forward run: the order of functions, and what is cleared after each.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::Result;
@@ -19,7 +18,6 @@ use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
 use crate::graph::step::setup::{self, Stop};
-use crate::ops::Compares;
 
 /// A prepared forward run.
 pub(crate) struct ForwardPlan {
@@ -177,30 +175,10 @@ impl ForwardPlan {
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
 
-    /// Finds the comparisons of computed real numbers. These may be fused.
-    fn expect_integers(&mut self) {
-        if self.steps.iter().all(|step| step.op.facts().compares != Compares::All) {
-            return;
-        }
-        let mut reals: HashSet<*const Storage> = HashSet::new();
-        for step in &mut self.steps {
-            step.expect_integers(|storage| reals.contains(&std::ptr::from_ref(storage)));
-            let computes = !step.reads_integers() && step.op.on_arrays().is_none();
-            for (o, y) in step.y.iter().enumerate() {
-                if computes && step.op.output(o).is_none() {
-                    reals.insert(Arc::as_ptr(&y.storage));
-                } else {
-                    reals.remove(&Arc::as_ptr(&y.storage));
-                }
-            }
-        }
-    }
-
     /// Finds the steps to fuse into passes, and the steps that may write their result over an input.
     pub(crate) fn fuse(&mut self) {
         if self.passes.is_none() && !self.late && !modes::plan_is_plain() {
             self.instructions.clear();
-            self.expect_integers();
             self.chains = EpilogueChain::all(&self.steps, &self.clears);
             self.passes = Some(FusedForward::all(&self.steps, &self.clears, &self.chains));
             for (n, i) in &self.clears {

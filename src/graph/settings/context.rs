@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The contexts of the process.
-static CONTEXTS: RwLock<Contexts> = RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new() });
+static CONTEXTS: RwLock<Contexts> =
+    RwLock::new(Contexts { all: Vec::new(), numbers: BTreeMap::new(), wide: BTreeMap::new() });
 
 /// The types in which a function computes and stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,6 +92,8 @@ struct Contexts {
     all: Vec<Arc<Context>>,
     /// The number of each context.
     numbers: BTreeMap<Arc<Context>, u16>,
+    /// The numbers that [`widened`] found so far.
+    wide: BTreeMap<u16, u16>,
 }
 
 /// The number of a context. Equal contexts have the same number.
@@ -104,7 +107,7 @@ pub fn intern(context: &Context) -> Result<u16> {
     if let Some(number) = CONTEXTS.read().numbers.get(context) {
         return Ok(*number);
     }
-    let Contexts { all, numbers } = &mut *CONTEXTS.write();
+    let Contexts { all, numbers, .. } = &mut *CONTEXTS.write();
     if all.is_empty() {
         all.push(Arc::default());
     }
@@ -127,12 +130,17 @@ pub fn context(number: u16) -> Context {
 /// # Errors
 /// As [`intern`].
 pub(crate) fn widened(number: u16) -> Result<u16> {
+    if let Some(wide) = CONTEXTS.read().wide.get(&number) {
+        return Ok(*wide);
+    }
     let mut wide = context(number);
     for backend in &mut wide.backend {
         let engine = backend.split(':').next().unwrap_or_default();
         *backend = format!("{engine}:float");
     }
-    intern(&Context { compute: Precision::Float, ..wide })
+    let wide = intern(&Context { compute: Precision::Float, ..wide })?;
+    CONTEXTS.write().wide.insert(number, wide);
+    Ok(wide)
 }
 
 /// The precision of a context.

@@ -167,20 +167,16 @@ impl ForwardStep {
         self.tiled && !self.idle
     }
 
-    /// True if an input may hold integers that the operation moves or compares.
-    pub(crate) fn reads_integers(&self) -> bool {
-        self.reads_integers
+    /// True if the operation compares elements, and an input holds integers now or held them in the last run.
+    pub(crate) fn compares_integers(&self) -> bool {
+        self.op.facts().compares == Compares::All
+            && (self.integers.is_some() || self.x.iter().any(holds_integers))
     }
 
-    /// Determines for a function that compares whether its inputs may hold integers. `holds_reals` is true for arrays
-    /// that hold real numbers in each run.
-    pub(crate) fn expect_integers(&mut self, holds_reals: impl Fn(&Storage) -> bool) {
-        if self.op.facts().compares == Compares::All {
-            self.reads_integers = !self.x.iter().all(|x| holds_reals(&x.storage));
-            if !self.reads_integers && self.integers.is_some() {
-                self.read_as(None);
-            }
-        }
+    /// True if the operation may move integers or [compares integers](Self::compares_integers).
+    pub(crate) fn keeps_integers(&self) -> bool {
+        let compares = self.op.facts().compares == Compares::All;
+        self.reads_integers && (!compares || self.compares_integers())
     }
 
     /// The integer type of the outputs: the type of all moved inputs that are not overwritten, or `i64` if their

@@ -209,13 +209,23 @@ impl<T: Float> OperandElements<'_, T> {
             #[inline(always)]
             move || {
                 let mut start = 0;
-                while TOGETHER > LANES && start + TOGETHER <= whole {
-                    self.put_some::<TOGETHER>(start, &f);
-                    start += TOGETHER;
-                }
                 while start < whole {
-                    self.put_some::<LANES>(start, &f);
-                    start += LANES;
+                    // A reference to a long formula would not be inlined, and so not be vectorized.
+                    if TOGETHER > LANES && start + TOGETHER <= whole {
+                        self.put_some::<TOGETHER>(
+                            start,
+                            #[inline(always)]
+                            |i| f(i),
+                        );
+                        start += TOGETHER;
+                    } else {
+                        self.put_some::<LANES>(
+                            start,
+                            #[inline(always)]
+                            |i| f(i),
+                        );
+                        start += LANES;
+                    }
                 }
             },
         );

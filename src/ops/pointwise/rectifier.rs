@@ -228,7 +228,9 @@ impl Unary for ELU {
 
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
-        sloped(gy, N::select(x.ge(N::all(0.0)), N::all(1.0), N::all(self.alpha) * negative(x).exp()))
+        // Selected last: the compiler would turn a test of the selected slope into branches.
+        let left = N::all(self.alpha) * negative(x).exp();
+        N::select(x.ge(N::all(0.0)), gy, sloped(gy, left))
     }
 }
 
@@ -267,7 +269,7 @@ impl Unary for SELU {
     #[inline(always)]
     fn gx<N: Number>(&self, gy: N, x: N, _: N) -> N {
         let left = N::all(self.alpha * self.scale) * negative(x).exp();
-        sloped(gy, N::select(x.gt(N::all(0.0)), N::all(self.scale), left))
+        N::select(x.gt(N::all(0.0)), scaled(gy, self.scale), sloped(gy, left)) // selected last, as in `elu`
     }
 }
 

@@ -7,9 +7,11 @@ use crate::ops::reductions::cumulative::CumProd;
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::broadcast::BroadcastLayout;
+use crate::kernels::map::GRAIN;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
-use crate::kernels::scaled::Scaled;
+use crate::kernels::scaled::product_gradient;
 use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::contract::elementwise::is_double;
@@ -240,20 +242,52 @@ op! {
     Prod = prod(x; axis as axes: Option<Vec<i64>> = None, keepdims as keep_dims: bool = false)
 }
 
-/// Counts zeros and multiplies the other elements.
-struct ZerosApart;
+/// The product in double precision.
+struct WideProducts;
 
-impl<T: Float> Fold<T> for ZerosApart {
-    type Part = (T, usize);
-    fn none(&self) -> (T, usize) {
-        (T::ONE, 0)
+impl<T: Float> Fold<T> for WideProducts {
+    type Part = f64;
+    #[inline(always)]
+    fn none(&self) -> f64 {
+        1.0
     }
-    fn with(&self, (product, zeros): (T, usize), x: T, _: usize) -> (T, usize) {
-        if x == T::ZERO { (product, zeros + 1) } else { (product * x, zeros) }
+    #[inline(always)]
+    fn with(&self, product: f64, x: T, _: usize) -> f64 {
+        product * x.real()
     }
-    fn join(&self, a: (T, usize), b: (T, usize)) -> (T, usize) {
-        (a.0 * b.0, a.1 + b.1)
+    #[inline(always)]
+    fn join(&self, a: f64, b: f64) -> f64 {
+        a * b
     }
+}
+
+/// Adds the gradients of the products in `rows`, which leave the range, or have a factor of zero.
+fn add_product_gradients<T: Float>(
+    (x, shape, axes): (&[T], &Shape, &[usize]),
+    gy: &[T],
+    rows: &[usize],
+    gx: &mut [T],
+) {
+    let n: usize = axes.iter().map(|a| shape[*a]).product();
+    // The offsets of the elements of a row. Those of other rows are moved by the place of their first element.
+    let offsets: List<usize> = (0..n).map(|k| place(shape, axes, 0, k)).collect();
+    let is_dense = offsets.iter().enumerate().all(|(k, offset)| k == *offset);
+    let to = Shared::new(gx.as_mut_ptr());
+    threads::ranges(rows.len(), (GRAIN / n.max(1)).max(1), |some| {
+        let mut copy = List::repeat(T::ZERO, if is_dense { 0 } else { n });
+        for i in rows[some].iter().copied() {
+            let first = place(shape, axes, i, 0);
+            copy.iter_mut().zip(offsets.iter()).for_each(|(copy, offset)| *copy = x[first + offset]);
+            let row = if is_dense { &x[first..first + n] } else { &copy };
+            product_gradient(row, gy[i], |k, g| {
+                // SAFETY: the gradient has as many elements as `x`, and no two rows share one.
+                unsafe {
+                    let to = to.get().add(first + offsets[k]);
+                    to.write(to.read() + g);
+                }
+            });
+        }
+    });
 }
 
 impl Compute for Prod {
@@ -273,48 +307,33 @@ impl Compute for Prod {
         let axes = ascending("prod", shape, self.axis.as_deref())?;
         let kept = reduced("prod", shape, self.axis.as_deref(), true)?;
         let Some(gx) = run.gx(0) else { return Ok(()) };
-        // For each row: the product to divide by each nonzero element, and the product of the others if one element is
-        // zero.
-        let (mut whole, mut others) = (Zeros::new(gy.len()), Zeros::new(gy.len()));
-        // Rows whose product overflows or underflows. The product of the other elements may still be in range.
+        // The products to divide by each element. Zero for rows whose gradients are all zero, or are not found so.
+        let mut whole = Zeros::new(gy.len());
         let mut lost = List::<usize>::with_capacity(0);
-        let least = T::of(if is_double::<T>() { 1e-300 } else { 1e-37 });
-        let fits = |v: T| v.abs() >= least && v.abs() < T::INFINITY;
-        ReducedRows::new(x, shape, &axes).fold(&ZerosApart, |i, (product, zeros)| {
-            let all = gy[i] * product;
-            match zeros {
-                _ if !fits(product) || !(fits(all) || gy[i] == T::ZERO) => lost.push(i),
-                0 => whole[i] = all,
-                1 => others[i] = all,
-                _ => {}
+        let (least, most) = if is_double::<T>() { (1e-300, f64::MAX) } else { (1e-37, T::MAX.real()) };
+        // The gradients of such a product vanish in float32, whatever the element is.
+        let vanishes = |all: f64| !is_double::<T>() && all.abs() < 1e-100;
+        ReducedRows::new(x, shape, &axes).fold(&WideProducts, |i, product| {
+            let all = gy[i].real() * product;
+            let fits = |v: f64, least: f64, most: f64| v.abs() >= least && v.abs() <= most;
+            match fits(product, 1e-300, f64::MAX) {
+                true if fits(all, least, most) => whole[i] = T::of(all),
+                true if gy[i] == T::ZERO || vanishes(all) => {}
+                _ => lost.push(i),
             }
         });
-        let broadcast = BroadcastLayout::new(shape, &kept);
-        broadcast.put([x, &whole], [], gx.data, gx.accumulate, |x, all, []| {
-            if x == T::ZERO || all == T::ZERO { T::ZERO } else { all / x }
-        });
-        broadcast.put(
-            [x, &others],
-            [],
-            gx.data,
-            true,
-            |x, others, []| if x == T::ZERO { others } else { T::ZERO },
+        spread_each(
+            Grad { data: &mut *gx.data, accumulate: gx.accumulate },
+            ([x], shape),
+            ([&whole], &kept),
+            #[inline(always)]
+            |[x], [all]| {
+                let g = all / x;
+                if all == T::ZERO { T::ZERO } else { g }
+            },
         );
-        let n: usize = axes.iter().map(|a| shape[*a]).product();
-        let mut after = List::repeat(Scaled::ONE, if lost.is_empty() { 0 } else { n });
-        for i in lost.iter().copied() {
-            let at = |k: usize| place(shape, &axes, i, k);
-            let mut product = Scaled::ONE;
-            for (k, after) in after.iter_mut().enumerate().rev() {
-                *after = product;
-                product = product * Scaled::new(x[at(k)].real());
-            }
-            product = Scaled::new(gy[i].real());
-            for (k, after) in after.iter().enumerate() {
-                let at = at(k);
-                gx.data[at] = gx.data[at] + T::of((product * *after).value());
-                product = product * Scaled::new(x[at].real());
-            }
+        if !lost.is_empty() {
+            add_product_gradients((x, shape, &axes), gy, &lost, gx.data);
         }
         Ok(())
     }

@@ -147,7 +147,10 @@ fn follows(steps: &[ForwardStep], clears: &[(u32, u32)], n: usize) -> bool {
 fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Activation)> {
     let last = &rest.last()?.y[0];
     let mut between = [first].into_iter().chain(&rest[..rest.len() - 1]).map(|step| &step.y[0].storage);
-    if last.storage.is_narrowed() || !between.all(|storage| storage.is_given_back()) {
+    if last.storage.is_narrowed()
+        || !between.all(|storage| storage.is_given_back())
+        || rest.iter().any(ForwardStep::compares_integers)
+    {
         return None;
     }
     // Errors of the first step must come before anything is written, errors of the others after it has run.

@@ -52,7 +52,7 @@ pub(in crate::graph) fn forward_len(step: &ForwardStep) -> Option<usize> {
         fits && slot.dtype == step.compute.dtype()
     };
     let fits = (step.is_plain() || step.is_tiled())
-        && !step.reads_integers()
+        && !step.keeps_integers() // a run refuses arrays that hold integers later
         && step.y.len() == 1
         && (1..=2).contains(&step.x.len())
         && step.op.loops(false).is_some()
