@@ -19,7 +19,6 @@ use crate::graph::settings::modes;
 use crate::graph::step::forward::ForwardStep;
 use crate::graph::step::prepare;
 use crate::graph::step::setup::{self, Stop};
-use crate::ops::Compares;
 
 /// A prepared forward run.
 pub(crate) struct ForwardPlan {
@@ -177,9 +176,10 @@ impl ForwardPlan {
         self.fresh.iter_mut().for_each(|place| place.move_to_current(a));
     }
 
-    /// Finds the comparisons of computed real numbers. These may be fused.
+    /// Finds the functions that compare or move computed real numbers. These may be fused.
     fn expect_integers(&mut self) {
-        if self.steps.iter().all(|step| step.op.facts().compares != Compares::All) {
+        let reads_integers = |step: &ForwardStep| step.op.facts().reads_integers(step.x.len());
+        if !self.steps.iter().any(reads_integers) {
             return;
         }
         let mut reals: HashSet<*const Storage> = HashSet::new();

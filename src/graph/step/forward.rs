@@ -172,11 +172,20 @@ impl ForwardStep {
         self.reads_integers
     }
 
-    /// Determines for a function that compares whether its inputs may hold integers. `holds_reals` is true for arrays
-    /// that hold real numbers in each run.
+    /// Determines for a function that compares or moves elements whether its inputs may hold integers. `holds_reals` is
+    /// true for arrays that hold real numbers in each run.
     pub(crate) fn expect_integers(&mut self, holds_reals: impl Fn(&Storage) -> bool) {
-        if self.op.facts().compares == Compares::All {
-            self.reads_integers = !self.x.iter().all(|x| holds_reals(&x.storage));
+        let facts = self.op.facts();
+        if facts.reads_integers(self.x.len()) {
+            let is_real = |(i, x): (usize, &Operand)| {
+                (facts.compares == Compares::All || facts.moves(i) && !facts.overwrites(i))
+                    .then(|| holds_reals(&x.storage))
+            };
+            let mut real = self.x.iter().enumerate().filter_map(is_real);
+            self.reads_integers = match facts.compares {
+                Compares::All => !real.all(|real| real),
+                _ => !real.any(|real| real),
+            };
             if !self.reads_integers && self.integers.is_some() {
                 self.read_as(None);
             }
@@ -197,7 +206,7 @@ impl ForwardStep {
             let dtype = x.storage.dtype().filter(|dtype| dtype.is_integer())?;
             common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { DType::I64 });
         }
-        common
+        common.map(|dtype| if dtype.holds(facts.constants) { dtype } else { DType::I64 })
     }
 
     /// Sets the type in which the operands of a function that moves or compares elements are read and written:
