@@ -126,8 +126,8 @@ def set_positions(outputs: Iterable[Variable], found: Any, graph: str) -> None:
     functions = seeded_functions(outputs)
     own = [function.name for function in functions]
     try:
-        names, counts = [name for name, _ in found], [as_whole(count) for _, count in found]
-        fits = names == own and all(count is not None and 0 <= count < 2**64 for count in counts)
+        counts = [n for _, count in found if (n := as_whole(count)) is not None and 0 <= n < 2**64]
+        fits = [name for name, _ in found] == own and len(counts) == len(own)
     except (TypeError, ValueError):
         fits = False
     if not fits:

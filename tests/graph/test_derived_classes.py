@@ -132,7 +132,9 @@ def attributes(found):
     """Returns the attributes of an object by name, without itself."""
     names = {name for kind in type(found).__mro__ for name in getattr(kind, "__slots__", ())}
     slots = {name: getattr(found, name) for name in names}
-    return {name: v for name, v in {**getattr(found, "__dict__", {}), **slots}.items() if name not in ("myself", "opened")}
+    return {
+        name: v for name, v in {**getattr(found, "__dict__", {}), **slots}.items() if name not in ("myself", "opened")
+    }
 
 
 COPIES = {

@@ -1,4 +1,4 @@
-"""Functions that move or select elements keep integer types. Index functions refuse indices that may have been rounded."""
+"""Functions that move or select elements keep integer types. Index functions refuse indices that may be rounded."""
 
 import numpy as np
 import pytest
@@ -24,10 +24,10 @@ MOVING = {
 """Functions of the table whose outputs are elements of their inputs and constants."""
 SELECTING = {
     "abs", "ceil", "clip_grad_by_norm", "clip_grad_by_value", "crelu", "floor", "interpolate",
-    "max_pooling", "maximum2", "maximum_scalar", "minimum2", "minimum_scalar", "prune", "relu", "reset_inf", "reset_nan",
-    "round", "top_k_grad", "warp_by_grid",
+    "max_pooling", "maximum2", "maximum_scalar", "minimum2", "minimum_scalar", "prune", "relu", "reset_inf",
+    "reset_nan", "round", "top_k_grad", "warp_by_grid",
 }  # fmt: skip
-"""Functions of the table that compute, but whose outputs for whole numbers are elements of their inputs or constants."""
+"""Functions of the table that compute, but whose results for integers are elements of their inputs or constants."""
 COMPUTING = {
     "add_n", "affine", "batch_det", "binary_connect_affine", "celu", "cumsum", "deformable_convolution", "dropout",
     "elu", "fft", "gelu", "global_average_pooling", "gru", "hard_swish", "ifft", "image_augmentation", "interpolate",

@@ -91,7 +91,7 @@ class BatchGraphs:
         return [[list(key), found] for key, found in (self.awaited | drawn).items() if found]
 
     def set_positions(self, saved: list[Any]) -> None:
-        """Continues functions with a seed of their own at saved positions, those of later graphs when they are built."""
+        """Continues functions with a seed of their own at saved positions, in later graphs when they are built."""
         self.awaited = {(key[0], *map(tuple, key[1:])): found for key, found in saved}
         for key in [key for key in self.kept if key in self.awaited]:
             _set_positions(self.kept[key], self.awaited.pop(key))
