@@ -152,7 +152,8 @@ impl Variable {
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         scopes::follow(cls.py());
-        if let Ok(one) = given.get_item(0)
+        if given.len() == 1
+            && let Ok(one) = given.get_item(0)
             && let Ok(made) = one.cast_exact::<Made>()
         {
             return Ok(wrap(made.get().0.clone()));
