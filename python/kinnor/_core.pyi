@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
-from typing import Any, ClassVar, Literal, TypeAlias, final, overload
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from typing_extensions import Self, disjoint_base
 
 from .context import Context
+
+_ArrayT = TypeVar("_ArrayT", bound=NdArray)
+_VariableT = TypeVar("_VariableT", bound=Variable)
 
 _Scalar: TypeAlias = float | np.number[Any]
 _Shape: TypeAlias = int | Iterable[int]
@@ -187,8 +190,10 @@ class NdArray:
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
-    def __copy__(self) -> NdArray: ...
-    def __deepcopy__(self, memo: Any) -> NdArray: ...
+    def _of_class(self, cls: type[_ArrayT]) -> _ArrayT:
+        """Another object for the same elements, of a derived class."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, memo: Any) -> Self: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     def __pos__(self) -> Self: ...
     def __neg__(self) -> NdArray: ...
@@ -448,8 +453,10 @@ class Variable:
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
-    def __copy__(self) -> Variable: ...
-    def __deepcopy__(self, memo: Any) -> Variable: ...
+    def _of_class(self, cls: type[_VariableT]) -> _VariableT:
+        """Another object for the same variable, of a derived class."""
+    def __copy__(self) -> Self: ...
+    def __deepcopy__(self, memo: Any) -> Self: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
     def __pos__(self) -> Self: ...
     def __neg__(self) -> Variable: ...
@@ -513,6 +520,14 @@ class Function:
     @property
     def args(self) -> dict[str, Any]:
         """The constant arguments by name."""
+    @property
+    def random_position(self) -> int | None:
+        """Count of random numbers that its runs have drawn, or None if it draws none.
+
+        A function with a seed of its own, such as `F.dropout(x, seed=7)`, continues its sequence there.
+        """
+    @random_position.setter
+    def random_position(self, position: int) -> None: ...
     @property
     def arguments(self) -> dict[str, Any]:
         """Same as `args`."""
@@ -694,7 +709,7 @@ class Solver:
         """Name of the solver."""
     @property
     def info(self) -> dict[str, Any]:
-        """The arguments that it was made with, in single precision."""
+        """The arguments that it was made with. Under NNabla's names, numbers are rounded to single precision."""
     def set_parameters(
         self, param_dict: Mapping[str, Variable], reset: bool = True, retain_state: bool = False
     ) -> None:
@@ -710,7 +725,7 @@ class Solver:
     def _set_states(self, states: dict[str, tuple[int, dict[str, NdArray]]]) -> None:
         """Copies states from the form of `_states`."""
     def learning_rate(self) -> float:
-        """The learning rate, in single precision."""
+        """The learning rate that was set. Under NNabla's names, it is rounded to single precision."""
     def set_learning_rate(self, learning_rate: float) -> None:
         """Sets the learning rate of later updates."""
     def zero_grad(self) -> None:

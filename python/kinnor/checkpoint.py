@@ -1,6 +1,7 @@
 """Checkpoints: save and resume a training program, atomically, in one process or several.
 
-A checkpoint holds parameters, solver states, random generators and positions of data iterators.
+A checkpoint holds parameters, solver states, random generators, positions of data iterators, and positions of graphs
+whose functions have a seed of their own.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class _Parts(NamedTuple):
     """The solvers, whose states and settings are saved."""
     iterators: dict[str, DataIterator]
     """The data iterators, whose positions are saved."""
+    graphs: dict[str, Variable]
+    """An output of each graph whose functions with a seed of their own are saved."""
 
 
 _ELSEWHERE = {
@@ -74,6 +77,7 @@ def save_checkpoint(
     parameters: Mapping[str, Variable] | None = None,
     solvers: Mapping[str, Solver | ShardedSolver] | None = None,
     iterators: Mapping[str, DataIterator] | None = None,
+    graphs: Mapping[str, Variable] | None = None,
     values: Any = None,
     communicator: Communicator | None = None,
     shards: bool = False,
@@ -81,13 +85,15 @@ def save_checkpoint(
     """Save a training program so that it can resume. A crash during the call leaves the previous checkpoint intact.
 
     With a communicator, parameters that are divided over processes or pipeline stages are saved as whole arrays. The
-    file has no learning rates, and no position of functions with a seed of their own, such as `F.dropout(seed=7)`.
+    file has no learning rates.
 
     Args:
         path: Path of the file. With `shards`, more files with this name and a suffix are written to the same folder.
         parameters: Variables by name; by default `nn.get_parameters(grad_only=False)`.
         solvers: Solvers by names of your choice, with their states.
         iterators: Data iterators by names of your choice, with their positions.
+        graphs: An output of each static graph by names of your choice. Functions with a seed of their own, such as
+            `F.dropout(x, seed=7)`, go on after the numbers that they have drawn.
         values: Any value that JSON can hold, such as the number of the step. Numbers of NumPy are loaded as Python's.
         communicator: The processes of the program, which all call this; the first one writes.
         shards: True if each process writes its own file with the arrays that the first process lacks: states of a
@@ -115,10 +121,12 @@ def save_checkpoint(
     from .distributed.spread import gathered, sources
 
     op = "save_checkpoint"
-    parts = _parts(op, parameters, solvers, iterators)
+    parts = _parts(op, parameters, solvers, iterators, graphs)
     rank, size = _place(op, communicator)
     own = _arrays(parts, communicator is not None)
-    told = _exchange(communicator, json.dumps({"random": _random_state(), "iterators": _positions(parts)}), op)
+    drawn = {name: random.positions([y]) for name, y in parts.graphs.items()}
+    state = {"random": _random_state(), "iterators": _positions(parts), "graphs": drawn}
+    told = _exchange(communicator, json.dumps(state), op)
     token = _exchange(communicator, secrets.token_hex(8), op)[0]
     tables = [json.loads(text) for text in _exchange(communicator, json.dumps(_table(own)), op)]
     places = sources(tables)
@@ -152,6 +160,7 @@ def load_checkpoint(
     parameters: Mapping[str, Variable] | None = None,
     solvers: Mapping[str, Solver | ShardedSolver] | None = None,
     iterators: Mapping[str, DataIterator] | None = None,
+    graphs: Mapping[str, Variable] | None = None,
     communicator: Communicator | None = None,
 ) -> Any:
     """Resume from a checkpoint. The number of processes may differ from the number that saved it.
@@ -165,17 +174,18 @@ def load_checkpoint(
             `nn.get_parameters(grad_only=False)`.
         solvers: Solvers by name, after `set_parameters`.
         iterators: Data iterators by name, made with the same arguments as the saved ones.
+        graphs: An output of each graph by name, built as the saved ones.
         communicator: The processes of the program, which all call this.
 
     Returns:
         The `values` that were saved.
 
     Raises:
-        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape, or if an
-            iterator cannot move to its position. Nothing is changed then.
+        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape, if an
+            iterator cannot move to its position, or if a graph has other random functions. Nothing is changed then.
         OSError: If a file cannot be read.
     """
-    parts = _parts("load_checkpoint", parameters, solvers, iterators)
+    parts = _parts("load_checkpoint", parameters, solvers, iterators, graphs)
     rank, _ = _place("load_checkpoint", communicator)
     keys = {name: list(solver.get_parameters()) for name, solver in parts.solvers.items()}
     others = [json.loads(text) for text in _exchange(communicator, json.dumps(keys), "load_checkpoint")]
@@ -192,6 +202,7 @@ def load_checkpoint(
         raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}")
     before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
     generators, positions = _random_state(), _positions(parts)
+    drawn = {name: random.positions([y]) for name, y in parts.graphs.items()}
     moved: list[str] = []
     try:
         for name, solver in parts.solvers.items():
@@ -199,11 +210,15 @@ def load_checkpoint(
         for name, iterator in parts.iterators.items():
             _move(path, iterator, name, ready.process["iterators"][name])
             moved.append(name)
+        for name, y in parts.graphs.items():
+            random.set_positions([y], ready.process["graphs"][name], f"graph {name!r}")
         _set_random_state(path, ready.process["random"])
         # Arrays take the types of the file, as the run that wrote it had them.
         _core.assign_together([(v.data, ready.parameters[name]) for name, v in parts.parameters.items()])
     except BaseException:
         _set_random_state(path, generators)
+        for name, y in parts.graphs.items():
+            random.set_positions([y], drawn[name], name)
         for name in moved:
             with suppress(ValueError):  # Under NNabla's names an iterator cannot go back.
                 parts.iterators[name].set_state(positions[name])
@@ -238,17 +253,23 @@ def _parts(
     parameters: Mapping[str, Variable] | None,
     solvers: Mapping[str, Solver | ShardedSolver] | None,
     iterators: Mapping[str, DataIterator] | None,
+    graphs: Mapping[str, Variable] | None,
 ) -> _Parts:
     """The objects of a checkpoint from the arguments of `save_checkpoint` or `load_checkpoint`."""
     known = get_parameters(grad_only=False) if parameters is None else parameters
-    kinds = {"parameters": "Variables", "solvers": "solvers", "iterators": "data iterators"}
-    for (name, what), given in zip(kinds.items(), (known, solvers, iterators), strict=True):
+    kinds = {
+        "parameters": "Variables",
+        "solvers": "solvers",
+        "iterators": "data iterators",
+        "graphs": "outputs of graphs",
+    }
+    for (name, what), given in zip(kinds.items(), (known, solvers, iterators, graphs), strict=True):
         if given is not None and not hasattr(given, "items"):
             hint = "; state_dict() of the module has them" if hasattr(given, "named_parameters") else ""
             if name == "solvers":
                 hint = '; {"main": solver} names one'
             raise CallError(f"{op}: expected `{name}` to be {what} by name, got {type(given).__name__}{hint}")
-    return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}))
+    return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}), dict(graphs or {}))
 
 
 def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
@@ -415,9 +436,10 @@ def _ready(path: Path, parts: _Parts, keys: list[dict[str, list[str]]], rank: in
     states = {name: _of_solver(path, found, name, variables[name], spreads) for name in variables}
     processes = about["processes"]
     process = processes[rank if len(processes) == len(keys) else 0]
-    missing = next((name for name in parts.iterators if name not in process["iterators"]), None)
-    if missing is not None:
-        raise ParameterError(f"load_checkpoint: expected the position of iterator {missing!r}, got none in {path}")
+    for what, named in (("iterator", parts.iterators), ("graph", parts.graphs)):
+        missing = next((name for name in named if name not in process.get(f"{what}s", {})), None)
+        if missing is not None:
+            raise ParameterError(f"load_checkpoint: expected the position of {what} {missing!r}, got none in {path}")
     return _Ready(arrays, states, process, about["values"])
 
 

@@ -5,14 +5,18 @@ The engine has its own generator for random functions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._check import whole
-from ._core import RangeError
+from ._check import as_whole, whole
+from ._core import ParameterError, RangeError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.random import RandomState
+
+    from ._core import Function, Variable
 
 __all__ = ["prng", "pseed", "seed", "set_function_seed", "set_parameter_seed"]
 
@@ -96,3 +100,38 @@ def _checked(value: int) -> int:
     if not 0 <= value < 2**32:
         raise RangeError(f"seed: expected a number from 0 to 2**32 - 1, got {value}")
     return value
+
+
+def seeded_functions(outputs: Iterable[Variable]) -> list[Function]:
+    """The functions of a graph with a seed of their own, in the order of their runs."""
+    found: dict[Function, None] = {}
+
+    def note(function: Function) -> None:
+        """Keeps a function that has a seed."""
+        if function.random_position is not None and function.args.get("seed", -1) >= 0:
+            found[function] = None
+
+    for y in outputs:
+        y.visit(note)
+    return list(found)
+
+
+def positions(outputs: Iterable[Variable]) -> list[Any]:
+    """For JSON: the name of each function of a graph with a seed of its own, and the count of numbers it has drawn."""
+    return [[function.name, function.random_position] for function in seeded_functions(outputs)]
+
+
+def set_positions(outputs: Iterable[Variable], found: Any, graph: str) -> None:
+    """Sets the result of `positions` in the same graph. Raises ParameterError, and sets none, if it is of another."""
+    functions = seeded_functions(outputs)
+    own = [function.name for function in functions]
+    try:
+        counts = [n for _, count in found if (n := as_whole(count)) is not None and 0 <= n < 2**64]
+        fits = [name for name, _ in found] == own and len(counts) == len(own)
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        expected = f"positions of {graph}, whose functions with a seed are {own}"
+        raise ParameterError(f"load_checkpoint: expected {expected}, got {found}")
+    for function, count in zip(functions, counts, strict=True):
+        function.random_position = count

@@ -78,6 +78,15 @@ impl DType {
         !self.is_float() && !matches!(self, Self::Bool)
     }
 
+    /// True if an integer type holds both numbers.
+    pub fn holds(self, [least, most]: [i64; 2]) -> bool {
+        let bits = 8 * self.size() as u32;
+        match self {
+            Self::U8 | Self::U16 | Self::U32 | Self::U64 => least >= 0 && (bits == 64 || most >> bits == 0),
+            _ => least >> (bits - 1) >= -1 && most >> (bits - 1) <= 0,
+        }
+    }
+
     /// True if it holds real numbers.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)

@@ -107,6 +107,18 @@ impl Function {
         })
     }
 
+    /// Count of random numbers that its runs have drawn, or None if it draws none. A function with a seed of its own,
+    /// such as `F.dropout(x, seed=7)`, continues its sequence there.
+    #[getter]
+    fn random_position(&self) -> Result<Option<u64>> {
+        self.function()?.random_position()
+    }
+
+    #[setter]
+    fn set_random_position(&self, position: u64) -> Result<()> {
+        self.function()?.set_random_position(position)
+    }
+
     /// The constant arguments by name.
     #[getter]
     fn args<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

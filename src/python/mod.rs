@@ -7,6 +7,7 @@ mod autodiff;
 mod boxes;
 mod calls;
 mod classes;
+mod derived;
 mod error;
 mod function;
 mod functions;

@@ -12,7 +12,7 @@ use super::operands::current_compute;
 use super::protocols::Elements;
 use super::scopes;
 use super::shapes::{lengths, shape_from};
-use super::{functions, numpy, operators};
+use super::{derived, functions, numpy, operators};
 use crate::array::{Access, DType, Storage};
 use crate::graph::settings;
 use crate::{Error, graph};
@@ -365,20 +365,26 @@ impl NdArray {
         Ok(format!("<NdArray({shape}) {dtype}\n{}>", preview(&view)?))
     }
 
-    fn __reduce__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, PyAny>> {
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let restore = py.get_type::<Self>().getattr("from_numpy_array")?;
+        let restore = py.import("kinnor._python_functions.derived")?.getattr("restore_array")?;
         let values = slf.get().values(py)?.call_method0("copy")?;
-        (restore, (values,)).into_pyobject(py).map(Bound::into_any)
+        derived::reduced(slf, restore, (values, slf.get_type()).into_pyobject(py)?)
     }
 
-    fn __copy__(&self) -> PyResult<Self> {
-        Ok(graph::copied(&self.array)?.into())
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let copy = Self::of_class(&slf.get_type(), graph::copied(&slf.get().array)?)?;
+        derived::copied(slf, copy, None)
     }
 
-    fn __deepcopy__(&self, memo: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let _ = memo;
-        self.__copy__()
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let copy = Self::of_class(&slf.get_type(), graph::copied(&slf.get().array)?)?;
+        derived::copied(slf, copy, Some(memo))
+    }
+
+    /// Another object for the same elements, of a derived class.
+    fn _of_class<'py>(&self, cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+        Self::of_class(cls, self.array.clone())
     }
 
     /// Adds in place.
@@ -396,6 +402,22 @@ impl NdArray {
     /// Divides in place.
     fn __itruediv__(slf: &Bound<'_, Self>, o: &Bound<'_, PyAny>) -> PyResult<()> {
         operators::in_place(slf, o, &operators::DIV)
+    }
+}
+
+impl NdArray {
+    /// An object of this class or a derived one for an array, made without a call of `__init__`.
+    fn of_class<'py>(cls: &Bound<'py, PyType>, array: graph::NdArray) -> PyResult<Bound<'py, PyAny>> {
+        let py = cls.py();
+        let own = py.get_type::<Self>();
+        if cls.is(&own) {
+            return Ok(Bound::new(py, Self::from(array))?.into_any());
+        }
+        let made = own.getattr("__new__")?.call1((cls,))?;
+        if let ArrayCell::Late(late) = &made.cast::<Self>()?.get().array {
+            let _ = late.set(array); // It is new, and thus unset.
+        }
+        Ok(made)
     }
 }
 

@@ -157,7 +157,7 @@ impl Solver {
         Ok(self.solver()?.name())
     }
 
-    /// The arguments that it was made with, in single precision.
+    /// The arguments that it was made with. Under NNabla's names, numbers are rounded to single precision.
     #[getter]
     fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = PyDict::new(py);
@@ -268,7 +268,7 @@ impl Solver {
         Ok(self.solver()?.set_states(ready)?)
     }
 
-    /// The learning rate, in single precision.
+    /// The learning rate that was set. Under NNabla's names, it is rounded to single precision.
     fn learning_rate(&self) -> Result<f64> {
         Ok(self.solver()?.learning_rate())
     }

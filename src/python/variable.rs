@@ -13,7 +13,7 @@ use super::classes::{NdArray, Variable, collected};
 use super::ndarray::preview;
 use super::protocols::Elements;
 use super::shapes::{lengths, noted, reshape_arguments, shape_from};
-use super::{autodiff, functions, numpy, operators, scopes};
+use super::{autodiff, derived, functions, numpy, operators, scopes};
 use crate::array::{Access, DType, Shape};
 use crate::graph::settings::Context;
 use crate::{Error, graph};
@@ -80,6 +80,10 @@ fn overrides(class: &Bound<'_, PyType>, method: &str) -> PyResult<bool> {
     let own = class.py().get_type::<Variable>();
     Ok(!class.is(&own) && !class.getattr(method)?.is(&own.getattr(method)?))
 }
+
+/// A variable for `Variable.__new__` to hold, so that a copy is of the class of the original.
+#[pyclass(frozen)]
+struct Made(graph::Variable);
 
 impl Variable {
     /// A variable without arguments yet: a derived class passes them to `Variable.__init__` later. Reading it fails
@@ -148,6 +152,12 @@ impl Variable {
         named: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         scopes::follow(cls.py());
+        if given.len() == 1
+            && let Ok(one) = given.get_item(0)
+            && let Ok(made) = one.cast_exact::<Made>()
+        {
+            return Ok(wrap(made.get().0.clone()));
+        }
         let made = VariableArguments::of(given, named).and_then(|given| {
             let variable = graph::Variable::new(given.shape)?;
             if let Some(on) = given.need_grad {
@@ -510,30 +520,49 @@ impl Variable {
         let restore = py.import("kinnor._python_functions.graph")?.getattr("restore")?;
         let v = &slf.get().variable;
         let values = slf.get().values(py)?.call_method0("copy")?;
-        (restore, (values, v.need_grad_flag(), v.persistent(), v.recompute(), v.name()))
-            .into_pyobject(py)
-            .map(Bound::into_any)
+        let parts = (values, v.need_grad_flag(), v.persistent(), v.recompute(), v.name(), slf.get_type());
+        derived::reduced(slf, restore, parts.into_pyobject(py)?)
     }
 
-    fn __copy__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Self>> {
-        Self::wrap(py, self.variable.clone())
+    fn __copy__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let copy = Self::of_class(&slf.get_type(), slf.get().variable.clone())?;
+        if let Some(info) = &*slf.get().info.lock() {
+            *copy.cast::<Self>()?.get().info.lock() = Some(info.clone_ref(slf.py()));
+            collected(copy.cast::<Self>()?, true);
+        }
+        derived::copied(slf, copy, None)
     }
 
-    fn __deepcopy__<'py>(&self, py: Python<'py>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        let _ = memo;
-        if self.variable.parent().is_some() {
+    fn __deepcopy__<'py>(slf: &Bound<'py, Self>, memo: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let v = &slf.get().variable;
+        if v.parent().is_some() {
             let text = "deepcopy: expected a variable without parent; take get_unlinked_variable() first";
             return Err(Error::Graph(text.into()).into());
         }
-        let copy = self.variable.create_deep_copy(&Context::default(), true)?;
-        copy.set_name(self.variable.name());
-        copy.set_persistent(self.variable.persistent());
-        copy.set_recompute(self.variable.recompute());
-        Self::wrap(py, copy)
+        let copy = v.create_deep_copy(&Context::default(), true)?;
+        copy.set_name(v.name());
+        copy.set_persistent(v.persistent());
+        copy.set_recompute(v.recompute());
+        derived::copied(slf, Self::of_class(&slf.get_type(), copy)?, Some(memo))
+    }
+
+    /// Another object for the same variable, of a derived class.
+    fn _of_class<'py>(&self, cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+        Self::of_class(cls, self.variable.clone())
     }
 }
 
 impl Variable {
+    /// An object of this class or a derived one for a variable, made without a call of `__init__`.
+    fn of_class<'py>(cls: &Bound<'py, PyType>, variable: graph::Variable) -> PyResult<Bound<'py, PyAny>> {
+        let py = cls.py();
+        let own = py.get_type::<Self>();
+        if cls.is(&own) {
+            return Ok(Self::wrap(py, variable)?.into_any());
+        }
+        own.getattr("__new__")?.call1((cls, Bound::new(py, Made(variable))?))
+    }
+
     /// Adds the name of the variable to the error of a cleared value.
     pub(super) fn name_cleared(&self, py: Python<'_>, error: PyErr, what: &str) -> PyErr {
         if !error.is_instance_of::<pyo3::exceptions::PyRuntimeError>(py) {

@@ -165,18 +165,18 @@ impl<P: Source> Solver<P> {
         self.rule.spec()
     }
 
-    /// The arguments that it was made with, in single precision like NNabla's.
+    /// The arguments that it was made with. In NNabla's dialect, numbers are rounded to single precision.
     pub fn info(&self) -> Vec<(&'static str, Value)> {
-        let single = |v| match v {
-            Value::Float(v) => Value::Float(f64::from(v as f32)),
+        let seen = |v| match v {
+            Value::Float(v) => Value::Float(as_seen(v)),
             other => other,
         };
-        self.spec().args.iter().map(|a| a.name).zip(self.rule.values().into_iter().map(single)).collect()
+        self.spec().args.iter().map(|a| a.name).zip(self.rule.values().into_iter().map(seen)).collect()
     }
 
-    /// The learning rate, in single precision like NNabla's.
+    /// The learning rate. In NNabla's dialect, it is rounded to single precision.
     pub fn learning_rate(&self) -> f64 {
-        f64::from(self.lock().rate as f32)
+        as_seen(self.lock().rate)
     }
 
     /// Sets the learning rate of later updates.
@@ -432,6 +432,11 @@ impl<P: Source> Solver<P> {
 /// programs of NNabla.
 fn has_gradient(grad: &Storage) -> bool {
     if settings::is_nnabla() { !grad.is_zeroing() } else { !grad.is_still_zeroed() }
+}
+
+/// The number as callers see it: in NNabla's dialect, rounded to single precision.
+fn as_seen(v: f64) -> f64 {
+    if settings::is_nnabla() { f64::from(v as f32) } else { v }
 }
 
 /// The element type if it is a floating-point type, else `f32`.

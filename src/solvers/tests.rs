@@ -299,7 +299,7 @@ fn invalid_arguments_and_rates_are_refused() {
     assert!(matches!(make("Sgd", &[Value::Int(1), Value::Int(1)]), Err(Error::Type(_))));
     let s = make("Sgd", &[Value::Int(0)]).expect("zero is a rate");
     s.set_learning_rate(0.1).expect("is a rate");
-    assert_eq!(s.learning_rate(), f64::from(0.1_f32));
+    assert_eq!(s.learning_rate(), 0.1); // No number of single precision.
     assert_eq!(s.info(), [("lr", Value::Float(0.0))]);
 }
 

@@ -57,14 +57,141 @@ def test_own_arguments_are_taken(name, given, named, calls):
     assert made.key == named.get("key")
 
 
+class Grid(nn.NdArray):
+    """An array whose constructor takes rows and columns."""
+
+    def __init__(self, rows, columns):
+        super().__init__((rows * columns,))
+        self.rows = rows
+
+
+class Tagged(nn.Variable):
+    """A variable whose constructor takes a tag first."""
+
+    def __init__(self, tag, *others):
+        super().__init__(*others)
+        self.tag = tag
+
+
+class Slotted(nn.Variable):
+    """A variable with a slot and no other attributes."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place, *others):
+        super().__init__(*others)
+        self.place = place
+
+
+class Closed(nn.NdArray):
+    """An array that says itself what its state is."""
+
+    def __new__(cls, *given):
+        return super().__new__(cls)
+
+    def __init__(self, *lengths):
+        super().__init__(*lengths)
+        self.opened = object()
+
+    def __getstate__(self):
+        """Returns what is kept."""
+        return {"note": self.note}
+
+    def __setstate__(self, state):
+        """Takes what was kept."""
+        self.note, self.opened = state["note"], None
+
+
+class Deeper(Tagged):
+    """A class derived from a derived class, with a slot beside other attributes."""
+
+    __slots__ = ("place",)
+
+
+def made(name):
+    """Returns a new object of a derived class with values and attributes."""
+    if name == "Grid":
+        found = Grid(2, 3)
+        found.extra = [found.rows]
+    elif name == "Closed":
+        found = Closed(6)
+        found.note = [5]
+    elif name == "Slotted":
+        found = Slotted([1], (6,), True)
+    else:
+        found = {"Tagged": Tagged, "Deeper": Deeper}[name](["t"], (6,), True)
+        found.myself = found
+        if name == "Deeper":
+            found.place = [2]
+        found.name = "own"
+    found.data = nn.NdArray.from_numpy_array(np.arange(6.0)) if isinstance(found, nn.Variable) else np.arange(6.0)
+    return found
+
+
+def attributes(found):
+    """Returns the attributes of an object by name, without itself."""
+    names = {name for kind in type(found).__mro__ for name in getattr(kind, "__slots__", ())}
+    slots = {name: getattr(found, name) for name in names}
+    return {
+        name: v for name, v in {**getattr(found, "__dict__", {}), **slots}.items() if name not in ("myself", "opened")
+    }
+
+
+COPIES = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "deepcopy of a list": lambda x: copy.deepcopy([x, x])[1],
+    **{f"pickle {n}": lambda x, n=n: pickle.loads(pickle.dumps(x, n)) for n in range(2, pickle.HIGHEST_PROTOCOL + 1)},
+}
+"""Ways to copy an object."""
+
+
+@pytest.mark.parametrize("way", COPIES)
+@pytest.mark.parametrize("name", ["Grid", "Closed", "Tagged", "Deeper", "Slotted"])
+def test_copies_keep_class_attributes_and_values(name, way):
+    """Copies are of the derived class, without a call of `__init__`, and have its attributes."""
+    x = made(name)
+    y = COPIES[way](x)
+    assert type(y) is type(x)
+    assert attributes(y) == attributes(x)
+    values = [v.d if isinstance(v, nn.Variable) else v.data for v in (x, y)]
+    np.testing.assert_array_equal(*values)
+    assert values[0].dtype == values[1].dtype
+    if hasattr(x, "myself"):
+        assert y.myself is (x if way == "copy" else y)
+    for key, value in attributes(y).items():
+        assert (value is attributes(x)[key]) == (way == "copy" or isinstance(value, int))
+    if isinstance(x, nn.Variable):
+        # A copy stands for the same variable, others for new ones.
+        assert (y == x) == (way == "copy")
+        assert (y.need_grad, y.name) == (x.need_grad, x.name)
+        y.d = 3
+        assert (x.d == 3).all() == (way == "copy")
+        F.sum(y * y).forward()
+    else:
+        y.data = 3
+        assert not (x.data == 3).all()
+
+
+@pytest.mark.parametrize("base", [nn.NdArray, nn.Variable])
+def test_a_class_that_pickle_cannot_find_is_refused(base):
+    """A copy of the base class would lose what the derived class adds."""
+
+    class Local(base):
+        """A class that no module has."""
+
+    assert type(copy.copy(Local((2,)))) is Local
+    with pytest.raises((pickle.PicklingError, AttributeError), match="Local"):
+        pickle.dumps(made_local := Local((2,)))
+    assert type(copy.deepcopy(made_local)) is Local
+
+
+def test_a_copy_of_a_variable_has_its_info():
+    x = nn.Variable((2,), info={"a": 1})
+    assert copy.copy(x).info is x.info
+
+
 def test_an_array_is_made_from_the_arguments_of_its_base_class():
-    class Grid(nn.NdArray):
-        """An array whose constructor takes rows and columns."""
-
-        def __init__(self, rows, columns):
-            super().__init__((rows * columns,))
-            self.rows = rows
-
     a = Grid(2, 3)
     assert a.shape == (6,)
     a.data = 4
@@ -78,13 +205,6 @@ def test_an_array_is_made_from_the_arguments_of_its_base_class():
 
 @pytest.mark.parametrize(("arguments", "shape"), [((), ()), (((3, 2), True), (3, 2)), ((4,), (4,))])
 def test_a_variable_is_made_from_the_arguments_of_its_base_class(arguments, shape):
-    class Tagged(nn.Variable):
-        """A variable whose constructor takes a tag first."""
-
-        def __init__(self, tag, *others):
-            super().__init__(*others)
-            self.tag = tag
-
     v = Tagged("t", *arguments)
     assert (v.tag, v.shape, v.need_grad) == ("t", shape, len(arguments) == 2)
     v.d = 2

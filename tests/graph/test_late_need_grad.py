@@ -166,3 +166,49 @@ def test_a_hook_on_a_result_whose_inputs_need_a_gradient_only_later():
     y.backward()
     np.testing.assert_allclose(h.g, 20, 1e-6)
     assert calls == [[2.0]] * 3
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_of_a_built_graph_need_a_gradient_at_once(name, at_once):
+    """A backward run without another forward run gives the gradient, or a ClearedError if a value is gone."""
+    f = FUNCTIONS[name]
+
+    def built(need_grad):
+        """Returns a leaf, a result, one that needs no gradient, and the loss."""
+        with nn.auto_forward(at_once):
+            a = nn.Variable.from_numpy_array(VALUES, need_grad=need_grad)
+            h = f(a)
+            with nn.no_grad():
+                apart = F.sin(a)
+            return a, h, apart, F.sum(F.sin(h) * h)
+
+    a, _, _, z = built(True)
+    expected = gradient(a, z)
+    a, h, apart, z = built(False)
+    if not at_once:
+        z.forward()
+    assert not (h.need_grad or z.need_grad)
+    a.need_grad = True
+    assert h.need_grad and z.need_grad and not apart.need_grad
+    assert h.parent.need_grad and z.requires_grad
+    a.grad.zero()
+    try:
+        z.backward()
+    except nn.ClearedError:
+        z.forward()
+        z.backward()
+    np.testing.assert_array_equal(a.g, expected)
+    np.testing.assert_array_equal(gradient(a, z), expected)
+
+
+def test_a_setting_that_stops_gradients_stays():
+    """`need_grad = False` on a value between stops the need of a gradient that is set later below it."""
+    x = nn.Variable((2,))
+    h = F.sin(x)
+    y = F.sin(h)
+    h.need_grad = False
+    x.need_grad = True
+    assert (h.need_grad, y.need_grad) == (False, False)
+    h.need_grad = True
+    assert (h.need_grad, y.need_grad) == (True, True)

@@ -293,6 +293,19 @@ def power_iterations():
     assert u.d.tolist() == left
 
 
+@row("`need_grad` of results of a built graph")
+def late_need_grad():
+    """Results need a gradient as soon as a leaf does, and a backward run gives it."""
+    x = leaf(2, 3, need_grad=False)
+    y = F.sum(F.sin(x * 2.0))
+    y.forward()
+    x.need_grad = True
+    assert y.need_grad
+    x.grad.zero()
+    y.backward()
+    np.testing.assert_allclose(x.g, 2 * np.cos([4, 6]), rtol=1e-6)
+
+
 @row("Normalizations of values whose spread is small")
 def small_spread():
     """Normalizations are accurate if the spread of the values is small against their mean."""

@@ -1,4 +1,4 @@
-"""Functions that move elements keep integer types. Index functions refuse indices that may have been rounded."""
+"""Functions that move or select elements keep integer types. Index functions refuse indices that may be rounded."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from support import call
 
 import kinnor as nn
 import kinnor.functions as F
+from kinnor import _core
 
 CONTEXTS = ("float", "double", "half", "bfloat16")
 """Element types of contexts."""
@@ -21,6 +22,21 @@ MOVING = {
     "stack", "tile", "top_k_data", "transpose", "trilu", "unique", "unlink", "unpooling", "where",
 }  # fmt: skip
 """Functions of the table whose outputs are elements of their inputs and constants."""
+SELECTING = {
+    "abs", "ceil", "clip_grad_by_norm", "clip_grad_by_value", "crelu", "floor", "interpolate",
+    "max_pooling", "maximum2", "maximum_scalar", "minimum2", "minimum_scalar", "prune", "relu", "reset_inf",
+    "reset_nan", "round", "top_k_grad", "warp_by_grid",
+}  # fmt: skip
+"""Functions of the table that compute, but whose results for integers are elements of their inputs or constants."""
+COMPUTING = {
+    "add_n", "affine", "batch_det", "binary_connect_affine", "celu", "cumsum", "deformable_convolution", "dropout",
+    "elu", "fft", "gelu", "global_average_pooling", "gru", "hard_swish", "ifft", "image_augmentation", "interpolate",
+    "leaky_relu", "log_sigmoid", "lstm", "max_pooling_backward", "mean", "min_max_quantize", "mish", "mod2", "mul_n",
+    "mul_scalar", "nms_detection2d", "norm", "onnx_resize", "pad", "pow_scalar", "prelu", "prod", "quantized_lstm",
+    "random_erase", "reduce_mean", "reduce_sum", "scaled_dot_product_attention", "scatter_add", "scatter_nd", "softplus",
+    "spectral_norm", "stft", "sum", "swish", "warp_by_flow", "warp_by_grid", "weight_normalization",
+}  # fmt: skip
+"""Functions of the table that compute real numbers, of which most happen to be elements of large inputs."""
 
 
 def integers(x):
@@ -64,7 +80,128 @@ def test_an_integer_result_holds_elements_of_the_inputs_only(context):
             for y in kept:
                 assert y.dtype == np.int64, row
                 assert {int(v) for v in y.ravel()} <= known | constants, row
-    assert moving == MOVING
+    assert moving - SELECTING == MOVING
+
+
+def large(x, salt):
+    """Returns integers that float32 rounds, with the signs of a real input. Indices stay as they are."""
+    if x is None or x.dtype.kind != "f":
+        return x
+    sizes = 2**30 + 1 + 2 * np.random.default_rng(salt).permutation(3 * x.size + 1)[: x.size]
+    return np.where(np.ravel(x) < 0, -sizes, sizes).reshape(x.shape)
+
+
+def are_elements(arrays, inputs):
+    """Returns whether most large numbers of arrays are elements of the inputs, or their negatives."""
+    known = np.abs(np.concatenate([np.ravel(x).astype(np.float64) for x in inputs if x is not None]))
+    found = np.abs(np.concatenate([np.ravel(y) for y in arrays]).astype(np.float64))
+    found = found[(found > 2**24) & np.isfinite(found)]
+    return found.size > 0 and np.isin(found, known).mean() > 0.5
+
+
+@pytest.mark.parametrize("context", ["float", "half", "bfloat16"])
+def test_functions_that_select_elements_keep_integers_exact(context):
+    """Finds functions whose results are elements of their inputs. Those that do not compute must keep integers."""
+    exact, rounded = set(), set()
+    for row in all_rows():
+        given = [large(x, salt) for salt, x in enumerate(row.inputs)]
+        reals = [
+            x if x is row_x or x is None else x.astype(np.float64) for x, row_x in zip(given, row.inputs, strict=True)
+        ]
+        state = _core.random_state()
+        try:
+            with nn.context_scope(nn.Context(["cpu:double"])):
+                expected = outputs(row, reals)
+            if not are_elements(expected, given):
+                continue
+            _core.restore_random(*state)
+            with nn.context_scope(nn.Context([f"cpu:{context}"])):
+                got = outputs(row, given)
+        except (nn.Error, ValueError, TypeError):
+            continue  # It refuses such numbers.
+        whole = [
+            (y, e) for y, e in zip(got, expected, strict=True) if y.dtype.kind in "iu" and are_elements([e], given)
+        ]
+        if not whole:
+            rounded.add(row.name)
+            continue
+        exact.add(row.name)
+        known = {abs(int(v)) for x in given if x is not None for v in np.ravel(x)}
+        constants = {int(v) for v in np.ravel([v for v in row.args.values() if isinstance(v, (int, float))])} | {0, 1}
+        for y, e in whole:
+            assert {abs(int(v)) for v in y.ravel()} <= known | {abs(v) for v in constants}, row
+            assert row.random or np.array_equal(y, e), row
+    assert exact - MOVING == SELECTING
+    assert rounded - {"maximum_scalar", "minimum_scalar", "clip_by_value"} <= COMPUTING | MOVING
+
+
+BOUNDS = {
+    "maximum_scalar": (F.maximum_scalar, np.maximum),
+    "minimum_scalar": (F.minimum_scalar, np.minimum),
+    "pad": (lambda x, v: F.pad(x, (0, 1), constant_value=v), lambda x, v: np.append(x, np.int64(v))),
+    "bool_fill": (
+        lambda x, v: F.bool_fill(x, nn.Variable.from_numpy_array(np.array([1, 0, 0])), v),
+        lambda x, v: np.append(v, x[1:]),
+    ),
+    "abs": (lambda x, _: F.abs(x), lambda x, _: np.abs(x)),
+    "crelu": (lambda x, _: F.crelu(x, axis=0), lambda x, _: np.append(np.maximum(x, 0), np.maximum(-x, 0))),
+}
+"""Functions with a number among their results that the type of the input may not hold, and NumPy's in int64."""
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64])
+@pytest.mark.parametrize("bound", [0, 5, -5, 300, -70000, 2**40 + 1])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_results_that_the_type_of_the_input_does_not_hold_are_exact(mode, name, bound, dtype):
+    """A bound or an absolute value beyond the type of the input does not wrap around and is not cut off."""
+    ours, numpys = BOUNDS[name]
+    x = np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 3], dtype)
+    if np.iinfo(dtype).bits == 64:
+        x = np.array([-(2**53), 2**53, 3])
+    y = ours(nn.Variable.from_numpy_array(x), bound)
+    if mode == "static":
+        y.forward()
+    assert y.d.tolist() == numpys(x.astype(np.int64), bound).tolist()
+    assert y.d.dtype.kind in "iu"
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_bounds_that_no_integer_has(mode, context):
+    """An infinite bound changes nothing. A fraction makes real numbers."""
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        ids = nn.Variable.from_numpy_array(np.array([2**24 + 1, -7, 257]))
+        same = F.minimum_scalar(F.maximum_scalar(ids, -np.inf), np.inf)
+        real = F.clip_by_value(ids, -0.5, 100.5)
+        if mode == "static":
+            nn.forward_all([same, real])
+        assert same.d.tolist() == ids.d.tolist()
+        assert real.d.dtype.kind != "i" and real.d.tolist() == [100.5, -0.5, 100.5]
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_selections_of_integers_in_fused_plans(context):
+    """A plan that was fused for real numbers keeps integers that a leaf holds later, and the other way round."""
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        x, other = nn.Variable((4,)), nn.Variable((4,))
+        other.d = 1.0
+        # The first part of the chain selects, the rest computes.
+        chosen = F.minimum2(F.maximum_scalar(F.relu(x), 2), F.abs(x))
+        computed = F.relu(F.add_scalar(F.mul2(F.maximum2(F.exp(F.mul_scalar(other, 0.0)), other), other), 1.0))
+        both = F.sink(chosen, computed)
+        chosen.persistent = computed.persistent = True
+        for values in (
+            np.array([1.5, -2.25, 3.0, 4.0]),
+            np.array([2**24 + 1, -(2**24) - 1, 257, 1]),
+            np.array([1.5, -2.25, 3.0, 4.0]),
+            np.array([2049, 5, -3, 2**40 + 1]),
+        ):
+            x.d = values
+            expected = np.minimum(np.maximum(np.maximum(values, 0), 2), np.abs(values))
+            for _ in range(3):
+                both.forward(clear_buffer=True)
+                assert chosen.d.tolist() == expected.tolist()
+                assert (chosen.d.dtype.kind == "i") == (values.dtype.kind == "i")
+                assert computed.d.tolist() == [2] * 4
 
 
 MOVES = {
@@ -89,6 +226,13 @@ MOVES = {
     "top_k_data": lambda i: F.top_k_data(i, 2),
     "unique": F.unique,
     "assign": lambda i: F.assign(nn.Variable.from_numpy_array(np.zeros_like(i.d)), i),
+    "relu": F.relu,
+    "round": F.round,
+    "maximum2": lambda i: F.maximum2(i, i),
+    "minimum_scalar": lambda i: F.minimum_scalar(i, 28001),
+    "clip_by_value": lambda i: F.clip_by_value(i, 0, 28000),
+    "max_pooling": lambda i: F.max_pooling(i, (1, 2)),
+    "interpolate": lambda i: F.interpolate(i, output_size=(3, 2), mode="nearest"),
     "chain": lambda i: F.concatenate(F.transpose(F.identity(i)[:, ::2], (1, 0)), F.pad(i, (0, 0))[:, :2], axis=1),
 }
 """Functions that move integers. They must keep them exact in each context."""
@@ -179,7 +323,7 @@ def test_indices_that_may_be_rounded_are_refused(mode, context, limit):
         def embed(index):
             """Looks up one row by an index that was converted to a float."""
             i = nn.Variable.from_numpy_array(np.array([index]))
-            y = F.embed(F.relu(i), nn.Variable.from_numpy_array(np.zeros((limit + 8, 1), np.float32)))
+            y = F.embed(F.mul_scalar(i, 1), nn.Variable.from_numpy_array(np.zeros((limit + 8, 1), np.float32)))
             if mode == "static":
                 y.forward()
             return y
@@ -205,6 +349,9 @@ COMPARING = {
     "min": F.min,
     "top_k_data": lambda x: F.top_k_data(F.reshape(x, (1, 4)), 2),
     "unique": F.unique,
+    "relu": F.relu,
+    "maximum_scalar": lambda x: F.maximum_scalar(x, 0),
+    "max_pooling": lambda x: F.max_pooling(x, (1,)),
 }
 """Functions that compare the elements that they move."""
 
@@ -225,6 +372,7 @@ def test_integers_are_compared_exactly_or_refused(mode, context, name):
         ids = np.array([2**24 + 1, 2**24, 2**53 - 1, 257])
         expected = {"sort": np.sort(ids), "max": ids.max(), "min": ids.min(), "unique": np.unique(ids)}
         expected["top_k_data"] = [[2**53 - 1, 2**24 + 1]]
+        expected |= dict.fromkeys(("relu", "maximum_scalar", "max_pooling"), ids)
         got = run(ids)
         assert got.dtype == np.int64
         assert sorted(np.ravel(got)) == sorted(np.ravel(expected[name]))

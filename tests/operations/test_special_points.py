@@ -35,7 +35,7 @@ APART = {
     # A scale of 3e38 times the gradient of the output overflows, unless it is divided first.
     **dict.fromkeys(("batch_normalization", "fused_batch_normalization", "fused_convolution"), LARGEST),
     **dict.fromkeys(("instance_normalization", "layer_normalization", "tensor_normalization"), LARGEST),
-    "group_normalization": ENDS,
+    "group_normalization": LARGEST,
     # Terms of 1e20 cancel.
     "scaled_dot_product_attention": ENDS | {1e20, -1e20},
 }
@@ -85,6 +85,53 @@ def test_kernels_and_rules_agree_at_special_points(name):
                 for by, (a, b) in enumerate(zip(kernel, rule, strict=True)):
                     where = f"{row}, input {i} with {point}, gradient {by}: kernel {a.ravel()}, rule {b.ravel()}"
                     assert not differ(a, b, kind).any(), where
+
+
+SCALED = {
+    "batch_normalization": (lambda x, b, g: F.batch_normalization(x, b, g, None, None, axes=[1]), (1,)),
+    "batch_normalization last": (lambda x, b, g: F.batch_normalization(x, b, g, None, None, axes=[2]), (2,)),
+    "instance_normalization": (lambda x, b, g: F.instance_normalization(x, b, g), (1,)),
+    "instance_normalization last": (lambda x, b, g: F.instance_normalization(x, b, g, channel_axis=2), (2,)),
+    "group_normalization": (lambda x, b, g: F.group_normalization(x, b, g, num_groups=2), (1,)),
+    "group_normalization last": (lambda x, b, g: F.group_normalization(x, b, g, num_groups=2, channel_axis=2), (2,)),
+    "layer_normalization": (lambda x, b, g: F.layer_normalization(x, b, g), (1, 2)),
+    "layer_normalization of channels": (lambda x, b, g: F.layer_normalization(x, b, g, batch_axis=(0, 2)), (1,)),
+    "tensor_normalization": (lambda x, b, g: F.tensor_normalization(x, axes=[1], beta=b, gamma=g), (1,)),
+}
+"""Normalizations with scale and shift, and the axes of these."""
+
+
+@pytest.mark.parametrize("signs", ["mixed", "equal"])
+@pytest.mark.parametrize("shape", [(2, 4, 6), (3, 4, 40)])
+@pytest.mark.parametrize("name", SCALED)
+def test_normalizations_with_an_infinite_scale_or_shift(name, shape, signs):
+    """Kernel and rule agree. Outputs are those of the definition, and other channels and samples stay finite."""
+    f, axes = SCALED[name]
+    rng = np.random.RandomState(3)
+    x, gy = rng.normal(size=shape), rng.normal(size=shape)
+    gy = np.abs(gy) if signs == "equal" else gy
+    params = [n if axis in axes else 1 for axis, n in enumerate(shape)]
+    for which, point in itertools.product((1, 2), (INF, -INF, NAN)):
+        arrays = [x, rng.normal(size=params), rng.normal(size=params)]
+        with context("double"), nn.auto_forward():
+            plain = f(*map(nn.Variable.from_numpy_array, (x, np.zeros(params), np.ones(params)))).d
+            arrays[which].reshape(-1)[1] = point
+            vs = [nn.Variable.from_numpy_array(a, need_grad=True) for a in arrays]
+            y = f(*vs)
+            kernel, rule = (
+                [np.array(g.d) for g in autodiff.grad([y], vs, [gy], create_graph=again, retain_graph=True)]
+                for again in (False, True)
+            )
+            expected = plain * arrays[2] + arrays[1]
+        np.testing.assert_allclose(y.d, expected, rtol=1e-9)
+        for a, b in zip(kernel, rule, strict=True):
+            assert not differ(a, b, "double").any(), (name, which, point, a, b)
+        assert np.isfinite(kernel[1]).all() and np.isfinite(kernel[2]).all()
+        if which == 1:
+            assert np.isfinite(kernel[0]).all()
+        elif axes == (1,) and "layer" not in name:
+            group = 2 if "group" in name else 1
+            assert np.isfinite(kernel[0][:, 2:] if group == 2 else np.delete(kernel[0], 1, axis=1)).all()
 
 
 SIXTEEN = {

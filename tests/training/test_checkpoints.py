@@ -1,9 +1,11 @@
 """Checkpoints: a run that goes on has the bits of one that was not interrupted, and a refused file changes nothing."""
 
+import inspect
 import json
 
 import numpy as np
 import pytest
+from support import TABLE
 
 import kinnor as nn
 import kinnor.functions as F
@@ -84,6 +86,110 @@ def test_a_run_that_goes_on_has_the_bits_of_one_run(tmp_path, kind, arguments, s
             assert rows_again == rows
             for key in arrays:
                 np.testing.assert_array_equal(again[key], arrays[key], err_msg=key)
+
+
+SEEDED = [
+    name
+    for name in TABLE
+    if "seed" in inspect.signature(getattr(F, name)).parameters and not name.startswith("inq_")  # They count runs too.
+]
+"""Functions of the table that take a seed of their own."""
+
+
+def seeded(name):
+    """Returns inputs and arguments of a function with which two runs draw different numbers."""
+    for row in TABLE[name]:
+        inputs = [None if x is None else nn.Variable.from_numpy_array(x) for x in row.inputs]
+        args = {**row.args, **({"dropout": 0.5} if name == "scaled_dot_product_attention" else {})}
+        y = getattr(F, name)(*inputs, **{**args, "seed": 7})
+        y = y[0] if isinstance(y, tuple) else y
+        y.forward()
+        before = y.d.copy()
+        y.forward()
+        if (y.d != before).any():
+            return inputs, args
+    raise AssertionError(f"no row of {name} draws")
+
+
+@pytest.mark.parametrize("name", SEEDED)
+def test_functions_with_a_seed_go_on_after_the_numbers_they_have_drawn(tmp_path, name):
+    """Each function with `seed=` continues its own sequence in a graph that is built anew."""
+    inputs, args = seeded(name)
+
+    def built():
+        """Returns the first output of the function for two seeds, and a graph of both."""
+        found = [getattr(F, name)(*inputs, **{**args, "seed": seed}) for seed in (7, 8)]
+        ys = [y[0] if isinstance(y, tuple) else y for y in found]
+        return ys, F.sink(*ys)
+
+    def run(ys, graph):
+        """Runs the graph once. Returns the values."""
+        for y in ys:
+            y.persistent = True
+        graph.forward()
+        return [y.d.copy() for y in ys]
+
+    first = built()
+    numbers = [run(*first) for _ in range(3)]
+    nn.save_checkpoint(tmp_path / "c", parameters={}, graphs={"g": first[1]})
+    numbers += [run(*first) for _ in range(2)]
+    again = built()
+    nn.load_checkpoint(tmp_path / "c", parameters={}, graphs={"g": again[1]})
+    for expected in numbers[3:]:
+        for got, y in zip(run(*again), expected, strict=True):
+            np.testing.assert_array_equal(got, y)
+    np.testing.assert_array_equal(run(*built()), numbers[0])
+
+
+def test_positions_of_another_graph_are_refused_and_nothing_changes(tmp_path):
+    x = nn.Variable((2, 3))
+    y = F.dropout(x, seed=3)
+    y.forward()
+    nn.save_checkpoint(tmp_path / "c", parameters={"x": x}, graphs={"g": y})
+    other = F.rand(shape=(2, 3), seed=3)
+    other.forward()
+    position = other.parent.random_position
+    assert position > 0
+    with pytest.raises(nn.ParameterError, match=r"positions of graph 'g', whose functions with a seed are \['Rand'\]"):
+        nn.load_checkpoint(tmp_path / "c", parameters={"x": x}, graphs={"g": other})
+    with pytest.raises(nn.ParameterError, match=r"the position of graph 'h', got none"):
+        nn.load_checkpoint(tmp_path / "c", parameters={"x": x}, graphs={"h": y})
+    with pytest.raises(nn.CallError, match="expected `graphs` to be outputs of graphs by name, got Variable"):
+        nn.save_checkpoint(tmp_path / "d", parameters={"x": x}, graphs=y)
+    assert other.parent.random_position == position
+    assert F.relu(x).parent.random_position is None
+    with pytest.raises(nn.GraphError, match="expected a function that draws random numbers, got ReLU"):
+        F.relu(x).parent.random_position = 4
+
+
+@pytest.mark.parametrize("rows", [53, 48])
+def test_fit_goes_on_with_functions_that_have_a_seed(tmp_path, rows):
+    """A resumed training has the bits of one run, also for the graph of the last, shorter batch of an epoch."""
+    data = X[:rows], Y[:rows]
+
+    def run(epochs, **more):
+        """Trains a network with seeds of its own. Returns its parameters and losses."""
+        nn.seed(5)
+        first, last = L.Linear(6, 8), L.Linear(8, 3)
+
+        def model(x, training=True):
+            """Returns the scores; with noise and dropout in training."""
+            h = F.tanh(first(F.add2(x, F.randn(0.0, 0.1, x.shape, seed=3)) if training else x))
+            return last(F.dropout(h, 0.4, seed=7) if training else h)
+
+        parameters = {f"{i}{name}": v for i, of in enumerate((first, last)) for name, v in of.state_dict().items()}
+        history = nn.fit(
+            model, data, "cross_entropy", solver=S.Adam(0.03), epochs=epochs, batch_size=8, verbose=False,
+            parameters=parameters, validation=data, **more,
+        )  # fmt: skip
+        return [v.d.copy() for v in parameters.values()], history.series("loss")
+
+    arrays, losses = run(4)
+    run(2, checkpoint=tmp_path / "c")
+    again, losses_again = run(4, checkpoint=tmp_path / "c")
+    assert losses_again == losses
+    for one, other in zip(again, arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("written", TYPES)

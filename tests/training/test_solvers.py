@@ -127,12 +127,21 @@ def test_each_class_is_documented_and_minimises(name):
     assert distances[-1] < distances[0]
 
 
-def test_learning_rate_and_info_are_in_single_precision():
-    s = S.Adam(alpha=0.1)
-    assert s.learning_rate() == s.info["alpha"] == np.float32(0.1)
+@pytest.mark.parametrize("name", RULES)
+def test_the_learning_rate_and_arguments_are_read_as_they_were_set(name):
+    """Rates and arguments that float32 does not hold are exact. Under NNabla's names they are float32, as there."""
+    first = next(iter(getattr(S, name).__signature__.parameters))
+    s = getattr(S, name)(**{first: 0.1})
+    assert s.learning_rate() == s.info[first] == 0.1
     s.set_learning_rate(0.2)
-    assert s.learning_rate() == np.float32(0.2)
-    assert s.info["alpha"] == np.float32(0.1)
+    assert s.learning_rate() == 0.2
+    assert s.info[first] == 0.1
+    before = _core.dialect()
+    _core.set_dialect("nnabla")
+    try:
+        assert (s.learning_rate(), s.info[first]) == (np.float32(0.2), np.float32(0.1))
+    finally:
+        _core.set_dialect(before)
 
 
 def test_parameters_keep_their_order():

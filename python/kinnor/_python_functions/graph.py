@@ -74,11 +74,16 @@ def astype(x: Variable | NdArray, dtype: np.dtype[Any]) -> Any:
 
 
 def restore(
-    values: NDArray[np.generic], need_grad: bool | None, persistent: bool, recompute: bool, name: str | None
+    values: NDArray[np.generic],
+    need_grad: bool | None,
+    persistent: bool,
+    recompute: bool,
+    name: str | None,
+    cls: type[Variable] = Variable,
 ) -> Variable:
     """A variable from its pickled state, without a graph."""
     v = Variable.from_numpy_array(values, need_grad=need_grad)
     v.persistent, v.recompute = persistent, recompute
     if name:
         v.name = name
-    return v
+    return v if cls is Variable else v._of_class(cls)

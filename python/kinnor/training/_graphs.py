@@ -6,7 +6,7 @@ import inspect
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import _core
+from .. import _core, random
 from .. import functions as F
 from .._core import CallError, Variable
 from ..core import Module
@@ -50,6 +50,7 @@ class BatchGraphs:
             )
         self.model, self.loss, self.metrics = model, loss, metrics
         self.kept: dict[Any, BatchGraph] = {}
+        self.awaited: dict[Any, Any] = {}
         self.modes: dict[Module, bool] = {}
         self.takes_training = not isinstance(model, Module) and "training" in _arguments(model)
 
@@ -77,10 +78,23 @@ class BatchGraphs:
             if len(self.kept) >= MOST_GRAPHS:
                 del self.kept[next(iter(self.kept))]
             self.kept[key] = self._build([Variable(each.shape) for each in batch], training)
+            if key in self.awaited:
+                _set_positions(self.kept[key], self.awaited.pop(key))
         graph = self.kept[key]
         for x, each in zip(graph.inputs, batch, strict=True):
             x.d = each
         return graph
+
+    def positions(self) -> list[Any]:
+        """The positions of functions with a seed of their own in the kept graphs, for a checkpoint."""
+        drawn = {key: random.positions(_outputs(graph)) for key, graph in self.kept.items()}
+        return [[list(key), found] for key, found in (self.awaited | drawn).items() if found]
+
+    def set_positions(self, saved: list[Any]) -> None:
+        """Continues functions with a seed of their own at saved positions, in later graphs when they are built."""
+        self.awaited = {(key[0], *map(tuple, key[1:])): found for key, found in saved}
+        for key in [key for key in self.kept if key in self.awaited]:
+            _set_positions(self.kept[key], self.awaited.pop(key))
 
     def _build(self, inputs: list[Variable], training: bool) -> BatchGraph:
         """Builds the graph of a step in training or evaluation mode. Evaluation graphs have no gradients."""
@@ -134,6 +148,16 @@ class BatchGraphs:
             hint = "columns x__0 and x__1 of a CSV file are one array"
             raise CallError(f"fit: expected {expected}, got {error}; {hint}") from error
         return self.model(*inputs, **more)
+
+
+def _outputs(graph: BatchGraph) -> list[Variable]:
+    """The loss and the values of a graph."""
+    return [graph.loss, *graph.values.values()]
+
+
+def _set_positions(graph: BatchGraph, found: Any) -> None:
+    """Continues the random functions of a graph at saved positions. Raises ParameterError if it has others."""
+    random.set_positions(_outputs(graph), found, "a model")
 
 
 def _arguments(function: Any) -> Mapping[str, Any]:

@@ -7,6 +7,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from .. import _check, _core, solvers
 from .._core import CallError, ParameterError, RangeError, Variable
 from .._suggest import explained
@@ -224,7 +226,7 @@ class _Worker:
             callback.on_train_begin(run)
         path = settings.checkpoint
         if path is not None and settings.resume and Path(path).exists():
-            if not isinstance(found := values_of(path), dict) or not set(self._values(0)) <= set(found):
+            if not isinstance(found := values_of(path), dict) or not set(self._values(0)) - {"graphs"} <= set(found):
                 raise ParameterError(f"fit: expected a checkpoint that fit has written, got another one: {path}")
             held: dict[str, Any] = {"solvers": {"solver": run.solver}, "iterators": _named(iterator)}
             values = load_checkpoint(path, parameters=run.parameters, **held)
@@ -402,6 +404,7 @@ class _Worker:
             "learning_rate": self.run.solver.learning_rate(),
             "schedule": schedule.state() if isinstance(schedule, PlateauScheduler) else None,
             "callbacks": [callback.state() for callback in self.callbacks],
+            "graphs": self.graphs.positions(),
         }
 
     def _set_values(self, values: Any) -> None:
@@ -409,10 +412,12 @@ class _Worker:
         self.run.step = values["step"]
         self.run.history[:] = values["history"]
         solver = self.run.solver
-        if solver.learning_rate() != values["learning_rate"]:  # Both are in single precision, the rate itself is not.
+        rate = solver.learning_rate()
+        if values["learning_rate"] not in (rate, float(np.float32(rate))):  # Old checkpoints have single precision.
             solver.set_learning_rate(values["learning_rate"])
         if isinstance(self.settings.schedule, PlateauScheduler) and values["schedule"] is not None:
             self.settings.schedule.set_state(values["schedule"])
+        self.graphs.set_positions(values.get("graphs", []))
         for callback, state in zip(self.callbacks, values["callbacks"], strict=False):
             if state is not None:
                 callback.set_state(state)

@@ -340,6 +340,26 @@ impl Arena {
         }
     }
 
+    /// Makes the functions above `v` follow a change of its need of a gradient. Functions in a run of another thread
+    /// follow in their next run.
+    pub(crate) fn tell_consumers(&mut self, v: Ix) {
+        let mut changed = if self.variables[v].consumers.is_empty() { vec![] } else { vec![v] };
+        while let Some(v) = changed.pop() {
+            let consumers: Vec<Ix> = self.consumers(v).collect();
+            for f in consumers {
+                let before = self.functions[f].need_grad;
+                if self.is_busy(f) {
+                    continue;
+                }
+                self.follow_inputs(f);
+                if self.functions[f].need_grad != before {
+                    changed
+                        .extend((0..self.functions[f].outputs.len()).filter_map(|o| self.live_output(f, o)));
+                }
+            }
+        }
+    }
+
     /// Enqueues an attachment to be dropped after unlocking.
     pub(crate) fn discard(&mut self, attachment: Box<dyn Attachment>) {
         self.garbage.push(Garbage::Attachment(attachment));

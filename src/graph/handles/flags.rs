@@ -2,6 +2,7 @@
 
 use crate::graph::arena::{self, aliasing, flag};
 use crate::graph::handles::variable::Variable;
+use crate::graph::settings::modes::is_nnabla;
 
 impl Variable {
     /// True if the variable has this flag.
@@ -17,14 +18,13 @@ impl Variable {
     /// True if it needs a gradient: as set by the user, otherwise if an input of its parent needs one.
     ///
     /// ```
-    /// use kinnor::graph::{ForwardOptions, Variable, apply};
+    /// use kinnor::graph::{Variable, apply};
     ///
     /// let x = Variable::new([2])?;
     /// let y = apply("sin", &[&x], &[])?.remove(0);
     /// assert!(!x.need_grad() && x.need_grad_flag().is_none());
     /// x.set_need_grad(true);
-    /// y.forward(&ForwardOptions::default())?; // `y.parent()` learns of it here
-    /// assert!(y.parent().is_some_and(|f| f.need_grad()) && y.need_grad_flag().is_none());
+    /// assert!(y.need_grad() && y.need_grad_flag().is_none());
     /// x.unset_need_grad();
     /// assert!(!x.need_grad());
     /// # Ok::<(), kinnor::Error>(())
@@ -46,10 +46,16 @@ impl Variable {
         self.has(flag::NEED_GRAD_STATE)
     }
 
-    /// Sets whether it needs a gradient.
+    /// Sets whether it needs a gradient. If it does, functions that use it need one, too. In NNabla's dialect, they follow
+    /// in the next forward run, and so they do in both dialects if it needs none.
     pub fn set_need_grad(&self, on: bool) {
-        self.set(flag::NEED_GRAD_SET, true);
-        self.set(flag::NEED_GRAD, on);
+        arena::with(|a| {
+            a.change_flags(self.ix(), flag::NEED_GRAD_SET, true);
+            a.change_flags(self.ix(), flag::NEED_GRAD, on);
+            if on && !is_nnabla() {
+                a.tell_consumers(self.ix());
+            }
+        });
     }
 
     /// Resets need of a gradient to the value that follows from its parent.

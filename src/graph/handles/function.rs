@@ -8,7 +8,8 @@ use crate::graph::arena::{self, Arena, Ix, order};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context::{self, Context};
-use crate::ops::{Alias, Op, Value};
+use crate::ops::{Alias, Op, State, Value};
+use crate::{Error, Result};
 
 /// A handle on a function of a graph: an operation with its inputs and outputs. Handles on one function are equal.
 pub struct Function(pub(crate) Ix);
@@ -67,6 +68,41 @@ impl Function {
                 Variable::adopt(a, v)
             };
             (0..n).map(counted).collect()
+        })
+    }
+
+    /// The count of random numbers that its runs have drawn. None if it draws none.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] while it runs.
+    pub fn random_position(&self) -> Result<Option<u64>> {
+        self.with_state(|state| state.position())
+    }
+
+    /// Sets [`Function::random_position`], so that a function with a seed of its own continues its sequence there.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] while it runs, or if it draws no random numbers.
+    pub fn set_random_position(&self, position: u64) -> Result<()> {
+        self.with_state(|state| state.set_position(position))?.ok_or_else(|| {
+            let name = self.type_name();
+            Error::Graph(format!(
+                "random_position: expected a function that draws random numbers, got {name}"
+            ))
+        })
+    }
+
+    /// Calls `f` with the state of a function that draws random numbers. Returns None for others.
+    fn with_state<R>(&self, f: impl FnOnce(&mut State) -> R) -> Result<Option<R>> {
+        arena::with(|a| {
+            if !a.op(self.0).facts().is_random {
+                return Ok(None);
+            }
+            if a.is_busy(self.0) {
+                let name = a.op(self.0).name();
+                return Err(Error::Graph(format!("{name}: expected a function that does not run now")));
+            }
+            Ok(Some(f(&mut a.provenance_mut(self.0).state)))
         })
     }
 

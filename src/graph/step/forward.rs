@@ -167,15 +167,15 @@ impl ForwardStep {
         self.tiled && !self.idle
     }
 
-    /// True if the operation compares elements, and an input holds integers now or held them in the last run.
+    /// True if the operation compares or selects elements, and an input holds integers now or held them in the last run.
     pub(crate) fn compares_integers(&self) -> bool {
-        self.op.facts().compares == Compares::All
+        self.op.facts().compares != Compares::Nothing
             && (self.integers.is_some() || self.x.iter().any(holds_integers))
     }
 
     /// True if the operation may move integers or [compares integers](Self::compares_integers).
     pub(crate) fn keeps_integers(&self) -> bool {
-        let compares = self.op.facts().compares == Compares::All;
+        let compares = self.op.facts().compares != Compares::Nothing;
         self.reads_integers && (!compares || self.compares_integers())
     }
 
@@ -193,7 +193,7 @@ impl ForwardStep {
             let dtype = x.storage.dtype().filter(|dtype| dtype.is_integer())?;
             common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { DType::I64 });
         }
-        common
+        common.map(|dtype| if dtype.holds(facts.constants) { dtype } else { DType::I64 })
     }
 
     /// Sets the type in which the operands of a function that moves or compares elements are read and written:

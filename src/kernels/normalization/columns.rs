@@ -155,7 +155,11 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
             all.iter_mut().zip(sums).zip(&*g.gamma).for_each(|((to, sum), gamma)| *to = sum * gamma.real());
             all
         };
-        let sums = params.each_ref().map(|sums| by_gamma(sums));
+        // An infinite factor is one of each term: infinities of both signs add up to NaN.
+        let sums = match g.gamma.iter().all(|gamma| gamma.real().is_finite()) {
+            true => params.each_ref().map(|sums| by_gamma(sums)),
+            false => of_stats(broadcast),
+        };
         if plan.gx.is_some() {
             write_x(g, terms, plan, broadcast, &sums);
         }

@@ -141,9 +141,22 @@ impl<T: Float> RowPart<'_, T> {
                         [g, g.mul(unit.centred(at.load(x)))]
                     },
                 );
-                let (gamma, scale) = (self.g.gamma[p].real(), stats.scale[s].real());
-                *self.stats[0].add(s) += even * gamma;
-                *self.stats[1].add(s) += far * gamma * scale;
+                let (gamma, scale) = (self.g.gamma[p], stats.scale[s].real());
+                let mut of_stat = [even * gamma.real(), far * gamma.real()];
+                if !gamma.real().is_finite() {
+                    // An infinite factor of each term, not of the sum: infinities of both signs add up to NaN.
+                    let gamma = V::all(gamma);
+                    of_stat = sums::<V, 2>(
+                        n,
+                        #[inline(always)]
+                        |at| {
+                            let g = at.load(gy).mul(gamma);
+                            [g, g.mul(unit.centred(at.load(x)))]
+                        },
+                    );
+                }
+                *self.stats[0].add(s) += of_stat[0];
+                *self.stats[1].add(s) += of_stat[1] * scale;
                 if let Some(own) = self.own {
                     *own[0].add(p) += even;
                     *own[1].add(p) += far * scale;

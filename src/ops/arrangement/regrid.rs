@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::regrid::{Regrid, RegridAxis};
+use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
 };
@@ -78,7 +79,11 @@ impl<C: Rearrange> Compute for Rearranged<C> {
 
     // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
-        self.0.outside().fract() == 0.0
+        is_whole(self.0.outside())
+    }
+
+    fn constants(&self) -> [i64; 2] {
+        range_of([self.0.outside()])
     }
 
     fn reads(&self, _: usize) -> Reads {

@@ -158,6 +158,7 @@ impl<C: Compute> Bound<C> {
             },
             hosts_epilogue: C::HOSTS_EPILOGUE,
             compares: C::COMPARES,
+            constants: op.constants(),
             activation: C::ACTIVATION,
             has_backward: C::HAS_BACKWARD,
             is_random: op.is_random(),

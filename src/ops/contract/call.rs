@@ -92,6 +92,17 @@ impl State {
         Self(self.0.as_deref().map(numbers))
     }
 
+    /// The count of random numbers that all runs have drawn, without recomputations. A function with a seed of its own
+    /// continues its sequence there.
+    pub fn position(&self) -> u64 {
+        self.0.as_ref().map_or(0, |kept| kept.drawn)
+    }
+
+    /// Sets [`State::position`].
+    pub fn set_position(&mut self, drawn: u64) {
+        self.0.get_or_insert_default().drawn = drawn;
+    }
+
     /// True if nothing is saved.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()

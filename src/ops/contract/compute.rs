@@ -78,6 +78,12 @@ pub trait Compute: Declared {
         false
     }
 
+    /// The least and the largest whole number that the outputs may hold beside elements of moved inputs. Outputs are
+    /// `i64` if the integer type of the inputs does not hold both.
+    fn constants(&self) -> [i64; 2] {
+        [0, 0]
+    }
+
     /// The inputs whose elements `forward` compares.
     const COMPARES: Compares = Compares::Nothing;
 

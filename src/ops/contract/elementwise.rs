@@ -2,6 +2,7 @@
 
 use crate::array::{DType, Shape};
 use crate::kernels::{Float, Number, broadcast::BroadcastLayout, reduce, scratch};
+use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{
@@ -53,6 +54,15 @@ macro_rules! declared_as_within {
 }
 declared_as_within!(Map Map2);
 
+/// The inputs whose elements an elementwise function compares, if it returns truth values, or selects elements.
+const fn compares(truth_values: bool, selects: bool) -> Compares {
+    match (truth_values, selects) {
+        (true, _) => Compares::All,
+        (_, true) => Compares::Moved,
+        _ => Compares::Nothing,
+    }
+}
+
 /// True if two shapes are equal. Inlined, since a call would take longer for so few numbers.
 #[inline(always)]
 fn is_same(a: &Shape, b: &Shape) -> bool {
@@ -103,8 +113,17 @@ fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shap
 
 impl<C: Unary> Compute for Map<C> {
     const ACTIVATION: Option<Activation> = C::ACTIVATION;
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, C::ACTIVATION, C::MOVES, Self::COMPARES));
-    const COMPARES: Compares = if C::COMPARES { Compares::All } else { Compares::Nothing };
+    // A limit is an argument that changes the facts.
+    const FACTS: Option<Facts> = if C::HAS_LIMIT {
+        None
+    } else {
+        let (moves, constants) = match C::SELECTS {
+            Some(constants) => (true, constants),
+            None => (C::MOVES, [0, 0]),
+        };
+        Some(Facts::elementwise(C::READS, C::ACTIVATION, moves, Self::COMPARES, constants))
+    };
+    const COMPARES: Compares = compares(C::COMPARES, C::SELECTS.is_some());
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;
@@ -112,7 +131,12 @@ impl<C: Unary> Compute for Map<C> {
     }
 
     fn moves(&self, _: usize) -> bool {
-        C::MOVES
+        C::MOVES || C::SELECTS.is_some() && is_whole(self.0.limit())
+    }
+
+    fn constants(&self) -> [i64; 2] {
+        let [least, most] = C::SELECTS.unwrap_or_default();
+        range_of([least as f64, most as f64, self.0.limit()])
     }
 
     fn loops(&self, double: bool) -> Option<Loops> {
@@ -208,8 +232,12 @@ impl BinaryGradient {
 }
 
 impl<C: Binary> Compute for Map2<C> {
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None, false, Self::COMPARES));
-    const COMPARES: Compares = if C::COMPARES { Compares::All } else { Compares::Nothing };
+    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None, C::SELECTS, Self::COMPARES, [0, 0]));
+    const COMPARES: Compares = compares(C::COMPARES, C::SELECTS);
+
+    fn moves(&self, _: usize) -> bool {
+        C::SELECTS
+    }
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.0.check()?;

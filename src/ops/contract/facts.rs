@@ -54,13 +54,25 @@ pub struct Alias {
     pub modifies: bool,
 }
 
+/// The range of whole constants, see [`Compute::constants`](crate::ops::Compute::constants). Constants that are no whole
+/// numbers count as zero.
+pub(crate) fn range_of(constants: impl IntoIterator<Item = f64>) -> [i64; 2] {
+    let whole = constants.into_iter().filter(|v| is_whole(*v)).map(|v| v as i64);
+    whole.fold([0, 0], |[least, most], v| [least.min(v), most.max(v)])
+}
+
+/// True for a whole number that `i64` holds.
+pub(crate) fn is_whole(v: f64) -> bool {
+    v.fract() == 0.0 && v.abs() < 2.0_f64.powi(63)
+}
+
 /// The inputs whose elements an operation compares. It receives integers among them as `f64`, which holds them up to
 /// 2^53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compares {
     /// None.
     Nothing,
-    /// The inputs that it moves. Its outputs are elements of these.
+    /// The inputs that it moves. Its outputs are elements of these, their absolute values, or whole constants.
     Moved,
     /// All inputs. Its outputs are truth values, stored in the type of the context.
     All,
@@ -109,6 +121,8 @@ pub struct Facts {
     pub hosts_epilogue: bool,
     /// The inputs whose elements `forward` compares.
     pub compares: Compares,
+    /// The least and the largest whole number that outputs may hold beside elements of moved inputs.
+    pub constants: [i64; 2],
     /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
     pub activation: Option<Activation>,
     /// True if there is a backward kernel, or user code in its place.
@@ -135,6 +149,7 @@ impl Facts {
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares: Compares::Nothing,
+            constants: [0, 0],
             activation: None,
             has_backward: true,
             is_random: false,
@@ -144,12 +159,13 @@ impl Facts {
         }
     }
 
-    /// The facts of an elementwise operation whose gradients read `reads`. `moves` is true for the identity.
+    /// The facts of an elementwise operation whose gradients read `reads`. `moves` is true if integers keep their values.
     pub(crate) const fn elementwise(
         reads: Reads,
         activation: Option<Activation>,
         moves: bool,
         compares: Compares,
+        constants: [i64; 2],
     ) -> Self {
         let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false, moves };
         Self {
@@ -161,6 +177,7 @@ impl Facts {
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares,
+            constants,
             activation,
             has_backward: true,
             is_random: false,

@@ -22,6 +22,18 @@ pub trait Unary: Declared {
     /// [`Compute::moves`](crate::ops::Compute::moves).
     const MOVES: bool = false;
 
+    /// The range of its constants, see [`Compute::constants`](crate::ops::Compute::constants), if each result for a
+    /// whole number is that number, its absolute value or a constant. Integers keep their values then.
+    const SELECTS: Option<[i64; 2]> = None;
+
+    /// True if [`Unary::limit`] depends on arguments.
+    const HAS_LIMIT: bool = false;
+
+    /// A number that may be a result, too, for a function that selects. Integers keep their values only if it is whole.
+    fn limit(&self) -> f64 {
+        0.0
+    }
+
     /// Returns an error for arguments out of range.
     ///
     /// # Errors
@@ -84,6 +96,9 @@ pub trait Binary: Declared {
 
     /// True if the function compares elements, and returns truth values. Integers are compared in `f64`.
     const COMPARES: bool = false;
+
+    /// True if each result is an element of an input. Integers keep their values then.
+    const SELECTS: bool = false;
 
     /// True if both inputs must have the same number of axes, as for losses: (n, 1) against (n,) is a silent error.
     const SAME_NDIM: bool = false;

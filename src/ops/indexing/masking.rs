@@ -4,6 +4,7 @@ use crate::array::{DType, Shape};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::map::GRAIN;
 use crate::kernels::{Float, stop};
+use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::{
     Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
 };
@@ -75,7 +76,11 @@ impl Compute for BoolFill {
     }
 
     fn moves(&self, i: usize) -> bool {
-        i == 0 && self.value.fract() == 0.0
+        i == 0 && is_whole(self.value)
+    }
+
+    fn constants(&self) -> [i64; 2] {
+        range_of([self.value])
     }
 
     fn reads(&self, gx: usize) -> Reads {

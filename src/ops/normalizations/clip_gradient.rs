@@ -69,6 +69,10 @@ op! {
 }
 
 impl Compute for ClipGradByValue {
+    fn moves(&self, i: usize) -> bool {
+        i == 0
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (x0, min, max) = (x.get(0), x.get(1), x.get(2));
         if min != x0 || max != x0 {
@@ -120,6 +124,10 @@ impl ClipGradByNorm {
 }
 
 impl Compute for ClipGradByNorm {
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.norms(x.get(0))?;
         like(x)

@@ -11,7 +11,8 @@ use crate::kernels::{Float, Number};
 use crate::ops::arrangement::slicing::Slice;
 use crate::ops::pointwise::rectifier::ELU;
 use crate::ops::{
-    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
+    Backward, Compares, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one,
+    op,
 };
 
 /// The operations of this file.
@@ -19,6 +20,9 @@ pub(crate) const OPS: &[Entry] = &[Entry::of::<CReLU>(), Entry::of::<CELU>()];
 
 /// Two functions of each element. Their results are concatenated along an axis.
 trait TwoSided: Declared {
+    /// True if each result for a whole number is zero, that number or its negative. Integers keep their values then.
+    const SELECTS: bool = false;
+
     /// Axis of the concatenation, as given.
     fn axis(&self) -> i64;
     /// The two results.
@@ -46,6 +50,17 @@ fn split_at_samples(range: Range<usize>, block: usize) -> impl Iterator<Item = (
 macro_rules! two_sided {
     ($($op:ty)+) => {$(
         impl Compute for $op {
+            const COMPARES: Compares = if Self::SELECTS { Compares::Moved } else { Compares::Nothing };
+
+            fn moves(&self, _: usize) -> bool {
+                Self::SELECTS
+            }
+
+            // Not every signed type holds the negative of its least number.
+            fn constants(&self) -> [i64; 2] {
+                [0, if Self::SELECTS { 1 << 53 } else { 0 }]
+            }
+
             fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
                 let mut shape = x.get(0).clone();
                 let axis = shape.axis(Self::SPEC.name, self.axis)?;
@@ -144,6 +159,8 @@ op! {
 }
 
 impl TwoSided for CReLU {
+    const SELECTS: bool = true;
+
     fn axis(&self) -> i64 {
         self.axis
     }

@@ -39,6 +39,9 @@ op! {
 }
 
 impl Unary for Abs {
+    // Not every signed type holds the absolute value of its least number.
+    const SELECTS: Option<[i64; 2]> = Some([0, 1 << 53]);
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         x.abs()
@@ -198,6 +201,7 @@ op! {
 }
 
 impl Unary for Floor {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
     const READS: Reads = Reads::NOTHING;
 
     #[inline(always)]
@@ -231,6 +235,7 @@ op! {
 }
 
 impl Unary for Ceil {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
     const READS: Reads = Reads::NOTHING;
 
     #[inline(always)]
@@ -264,6 +269,7 @@ op! {
 }
 
 impl Unary for Round {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
     const READS: Reads = Reads::NOTHING;
 
     #[inline(always)]
@@ -356,6 +362,8 @@ op! {
 }
 
 impl Unary for ResetNaN {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         N::select(x.is_nan(), N::all(self.val), x)
@@ -388,6 +396,8 @@ op! {
 }
 
 impl Unary for ResetInf {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         N::select(is_inf(x), N::all(self.val), x)

@@ -48,6 +48,7 @@ op! {
 }
 
 impl Unary for ReLU {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
     const READS: Reads = Reads::OUTPUTS;
     const ACTIVATION: Option<Activation> = Some(Activation::Relu);
 

@@ -42,6 +42,8 @@ op! {
 }
 
 impl Binary for Maximum2 {
+    const SELECTS: bool = true;
+
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
         N::select(N::or(a.gt(b), a.is_nan()), a, b)
@@ -79,6 +81,8 @@ op! {
 }
 
 impl Binary for Minimum2 {
+    const SELECTS: bool = true;
+
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
         N::select(N::or(a.lt(b), a.is_nan()), a, b)
@@ -113,6 +117,14 @@ op! {
 }
 
 impl Unary for MaximumScalar {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
+    const HAS_LIMIT: bool = true;
+
+    // Without a bound, no result is the number.
+    fn limit(&self) -> f64 {
+        if self.val == f64::NEG_INFINITY { 0.0 } else { self.val }
+    }
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         let val = N::all(self.val);
@@ -147,6 +159,14 @@ op! {
 }
 
 impl Unary for MinimumScalar {
+    const SELECTS: Option<[i64; 2]> = Some([0, 0]);
+    const HAS_LIMIT: bool = true;
+
+    // As above.
+    fn limit(&self) -> f64 {
+        if self.val == f64::INFINITY { 0.0 } else { self.val }
+    }
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         let val = N::all(self.val);

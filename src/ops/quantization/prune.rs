@@ -3,7 +3,9 @@
 use crate::kernels::Float;
 use crate::kernels::map;
 use crate::kernels::scratch::List;
-use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
+use crate::ops::{
+    Backward, Compares, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -34,6 +36,12 @@ op! {
 }
 
 impl Compute for Prune {
+    const COMPARES: Compares = Compares::Moved;
+
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if !(0.0..=1.0).contains(&self.rate) {
             return Err(Error::argument("prune", "rate", "from 0 to 1", self.rate));

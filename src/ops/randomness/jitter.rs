@@ -8,6 +8,7 @@ use crate::kernels::map::GRAIN;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::threads::{self, SharedCells};
+use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::randomness::generator_state::Drawing;
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
@@ -291,7 +292,11 @@ impl<C: Moves> Compute for Moving<C> {
 
     // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
-        self.of.outside().fract() == 0.0
+        is_whole(self.of.outside())
+    }
+
+    fn constants(&self) -> [i64; 2] {
+        range_of([self.of.outside()])
     }
 
     // `backward` draws the random numbers of `forward` again.

@@ -3,6 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::contract::dialect;
+use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
@@ -286,7 +287,11 @@ impl Compute for PadPackedSequence {
 
     // A whole padding value keeps the type of integer arrays.
     fn moves(&self, i: usize) -> bool {
-        i == 0 && self.padding_value.is_none_or(|v| v.fract() == 0.0)
+        i == 0 && self.padding_value.is_none_or(is_whole)
+    }
+
+    fn constants(&self) -> [i64; 2] {
+        range_of(self.padding_value)
     }
 
     fn reads(&self, _: usize) -> Reads {

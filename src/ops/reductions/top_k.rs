@@ -298,6 +298,10 @@ impl Compute for TopKMask {
 }
 
 impl Compute for TopKGrad {
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         sample("top_k_grad", x.get(0), self.base_axis, self.k)?;
         like(x)

@@ -6,7 +6,9 @@ use crate::kernels::resample::{Resample, Tap};
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, threads};
 use crate::ops::arrangement::regrid::only_in_gradients;
-use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{
+    Backward, Compares, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -173,6 +175,13 @@ fn through<T: Float>(gx: Option<Grad<'_, T>>, f: impl FnOnce(&mut [T]) -> Result
 }
 
 impl Compute for Interpolate {
+    // The kernel multiplies elements by one, so that it must receive their values.
+    const COMPARES: Compares = Compares::Moved;
+
+    fn moves(&self, _: usize) -> bool {
+        self.mode == "nearest"
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if !["linear", "nearest"].contains(&self.mode.as_str()) {
             return Err(Error::argument("interpolate", "mode", "linear or nearest", &self.mode));

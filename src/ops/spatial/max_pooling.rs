@@ -6,7 +6,8 @@ use crate::kernels::pooling::{Windows, max, put_taken, take};
 use crate::kernels::scratch::{self, SavedMemory};
 use crate::ops::spatial::layout::{PoolingArguments, pools};
 use crate::ops::{
-    Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+    Backward, Compares, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one,
+    op,
 };
 use crate::{Error, Result};
 
@@ -139,6 +140,12 @@ fn find<T: Float>(windows: &Windows, x: &[T], at: &mut SavedMemory<u32>) {
 }
 
 impl Compute for MaxPooling {
+    const COMPARES: Compares = Compares::Moved;
+
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         one(windows(&self.pool(), x.get(0))?.1)
     }

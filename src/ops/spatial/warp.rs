@@ -8,7 +8,7 @@ use crate::kernels::sampling::{Border, LARGEST_PLANE, Lookup, Points, Sampling};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::{
-    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op,
+    Backward, Compares, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op,
 };
 use crate::{Error, Result};
 
@@ -282,6 +282,13 @@ impl WarpByGrid {
 }
 
 impl Compute for WarpByGrid {
+    // As for `interpolate`, elements are multiplied by one.
+    const COMPARES: Compares = Compares::Moved;
+
+    fn moves(&self, i: usize) -> bool {
+        i == 0 && self.mode == "nearest"
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if !["linear", "nearest"].contains(&self.mode.as_str()) {
             return Err(Error::argument("warp_by_grid", "mode", "linear or nearest", &self.mode));
