@@ -381,9 +381,14 @@ class DataIterator:
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
-        if cache_dir is not None and (use_cache or not _core.is_nnabla()):
-            source = DataSourceWithFileCache(source, cache_dir, shuffle=self._data_source.shuffle, rng=rng)
-        if use_cache and (cache_dir is None or _core.is_nnabla()):
+        is_nnabla = _core.is_nnabla()
+        in_files: Any = cache_dir
+        if use_cache and is_nnabla and cache_dir is None:
+            in_files = any(isinstance(each, DataSourceWithFileCache) for each in _below(source))
+        if in_files and (use_cache or not is_nnabla):
+            prefix = f"cache_sliced_{slice_start:08d}_{slice_end:08d}"
+            source = DataSourceWithFileCache(source, cache_dir, prefix, self._data_source.shuffle, rng)
+        if use_cache and (not in_files or is_nnabla):
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
 
@@ -443,6 +448,8 @@ class DataIterator:
                 raise DataError("DataIterator.set_state: expected an open iterator, got a closed one")
             if self._ahead is not None:
                 wait([self._ahead])
+            if _core.is_nnabla() and dict(state) == self.state():
+                return  # It is there, and what it has read ahead cannot be read again.
             before = self._rows, self._wraps, self._ahead
             self._rows, self._wraps, self._ahead = [], 0, None
             try:
@@ -479,11 +486,25 @@ class DataIterator:
                 f"DataIterator.set_state: expected an iterator that has not read beyond epoch {epoch}, got one in "
                 f"epoch {self._turns}"
             )
-        while self._turns < epoch:
-            source._position = source.size
-            source.reset()
+        # A cache in memory holds the examples by the order in which they were read: read them again in that order.
+        reads = any(isinstance(each, DataSourceWithMemoryCache) and each._on_memory for each in _below(source))
+        n_read, is_over = 0, False
+        while (self._turns, source.position) < (epoch, position):
+            end = position if self._turns == epoch else source.size
+            step = min(end - source.position, self._batch_size - n_read % self._batch_size)
+            for _ in range(step if reads else 0):
+                source.next()
+            source._position += 0 if reads else step
+            n_read += step
+            if source.position >= source.size:
+                source.reset()
+                self._turns += 1
+                is_over = True
+            if is_over and n_read % self._batch_size == 0:
+                source.apply_order()
+                is_over = False
+        if is_over:
             source.apply_order()
-            self._turns += 1
         source._position = position
         self._epoch, self._position = epoch, position
         self._read_ahead()
@@ -512,6 +533,13 @@ def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any
             raise DataError(f"data iterator: expected all examples of {name} to have one shape, got {sorted(shapes)}")
         data.append(np.stack(arrays))
     return tuple(data)
+
+
+def _below(source: DataSource | None) -> Iterator[DataSource]:
+    """Yields a source, and the sources that it reads in turn."""
+    while source is not None:
+        yield source
+        source = getattr(source, "_data_source", None)
 
 
 def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[int, int]:
