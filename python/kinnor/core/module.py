@@ -6,7 +6,6 @@ import functools
 import inspect
 import os
 import re
-import sys
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -28,6 +27,7 @@ from ..parameter import (
     set_parameter,
 )
 from ..parameter.tree import root
+from .loaded import LoadedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -429,14 +429,9 @@ class Module:
 
     def _held_models(self) -> Iterator[tuple[str, Any]]:
         """The models of files among the attributes, by name: `Model` of `kinnor.load` and of `kinnor.onnx.load`."""
-        places = ("kinnor.model", "kinnor.onnx.run.network")
-        kinds = tuple(sys.modules[place].Model for place in places if place in sys.modules)
-        if not kinds:
-            return
         for name, value in list(vars(self).items()):
-            if name not in _INTERNAL and isinstance(value, (*kinds, list, tuple, dict)):
-                for kind in kinds:
-                    yield from _within(name, value, kind)
+            if name not in _INTERNAL and isinstance(value, (LoadedNetwork, list, tuple, dict)):
+                yield from _within(name, value, LoadedNetwork)
 
     def parameters(self) -> Iterator[Variable]:
         """The learned parameters of the module and of submodules, each once, frozen parameters included.
