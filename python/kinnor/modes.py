@@ -2,16 +2,22 @@
 
 A setter changes the default of the process. A `with` block changes the mode of the current thread or `asyncio` task
 only. A new task, and a call by `asyncio.to_thread`, inherits the modes of its creator. A new thread starts with the
-defaults.
+defaults. A generator that suspends within a block must be closed by the thread or task that runs it: another one gets
+an error, as it cannot end the block there.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
+import threading
+import weakref
 from contextlib import ContextDecorator
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from . import _check, _core
+from ._core import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +39,51 @@ P = ParamSpec("P")
 R = TypeVar("R")
 """The result of a decorated function."""
 
+_modules = sys.modules
+
 surroundings: list[Callable[[], Callable[[], AbstractContextManager[object]]]] = []
 """Called when `functions.forget` first runs a segment. Each returns a function that restores a state of the program,
 such as the scope of parameters, in a `with` block around each later run.
 """
+
+
+def owner() -> Any:
+    """The current task of `asyncio` as a weak reference, or else the number of the current thread."""
+    if "asyncio" in _modules and (asyncio := _modules["asyncio"])._get_running_loop() is not None:
+        task = asyncio.current_task()
+        return get_ident() if task is None else weakref.ref(task)
+    return get_ident()
+
+
+def check_owner(scope: str, owners: list[Any]) -> None:
+    """Removes the current thread or task from those that entered a block.
+
+    A generator that suspends in a block may be closed by another thread or task, or by the garbage collector there.
+    That one cannot change the modes of the owner.
+
+    Args:
+        scope: Name of the scope in errors.
+        owners: The threads and tasks that entered the block and did not leave it.
+
+    Raises:
+        GraphError: If the current one is not among them, and the last of them still runs: the block stays open there.
+    """
+    here = owner()
+    try:
+        owners.remove(here)
+        return
+    except ValueError:
+        other = owners.pop() if owners else here
+    title = None
+    if isinstance(other, int):
+        title = next((f"thread {thread.name!r}" for thread in threading.enumerate() if thread.ident == other), None)
+    elif (task := other()) is not None and not task.done():
+        title = f"task {task.get_name()!r}"
+    if title is not None:
+        raise GraphError(
+            f"{scope}: expected {title}, which entered the block, to leave it, got another one that closed a generator "
+            "with the block; the block stays open there, so close generators where they are used"
+        )
 
 
 class Scope(ContextDecorator):
@@ -47,12 +94,16 @@ class Scope(ContextDecorator):
         self.value = value
         self.entered: list[int] = []
         """The engine's tokens of the blocks that are open."""
+        self.owners: list[Any] = []
+        """The threads and tasks that entered these blocks."""
 
     def __enter__(self) -> Any:
         self.entered.append(_core.enter_mode(self.mode, self.value))
+        self.owners.append(owner())
 
     def __exit__(self, *error: object) -> None:
         self.leave()
+        check_owner(_TITLES.get(self.mode, self.mode), self.owners)
 
     def leave(self) -> int | None:
         """Leaves the innermost block of this task. Returns its token, or None if the task has none."""
@@ -60,6 +111,10 @@ class Scope(ContextDecorator):
         if left is not None:  # A generator may be closed in another task.
             self.entered.remove(left)
         return left
+
+
+_TITLES = {"grad": "no_grad", "context": "context_scope", "anomaly": "detect_anomaly"}
+"""Names of scopes in Python, if they are not those of the engine."""
 
 
 def auto_forward(auto: bool = True) -> Scope:

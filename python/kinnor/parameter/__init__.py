@@ -96,6 +96,7 @@ class parameter_scope(tree.Entered, ContextDecorator):
         # Most names are a single step. Dynamic programs repeat this call, so it does little else.
         self.names = [name] if type(name) is str and name and "/" not in name else tree.split("parameter_scope", name)
         self.start = scope
+        self.owners = []
 
 
 def _this_scope() -> Callable[[], AbstractContextManager[object]]:
