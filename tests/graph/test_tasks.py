@@ -416,7 +416,7 @@ def test_a_generator_that_is_closed_by_another_task(scope):
         """Closes the generator of the other task."""
         await steps(2)
         with enter():
-            with pytest.raises(nn.GraphError, match="expected task '.*', which entered the block, to leave it"):
+            with pytest.raises(nn.GraphError, match=r"expected task '.*', which entered the block, to leave it"):
                 found[0].close()
             await steps(3)
             inside = look()

@@ -48,6 +48,53 @@ class _Batch(NamedTuple):
     position: int
 
 
+class _Rows:
+    """The examples of a batch. Each is copied when it is read, because a loader may return one buffer again and again.
+
+    Args:
+        size: Number of examples in a batch.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._n = 0
+        # Arrays of the batch, filled up to `_n`; or examples one by one, if they differ in number, shape or type.
+        self._whole: list[NDArray[Any]] = []
+        self._apart: list[Sequence[Any]] | None = None
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, row: Sequence[Any]) -> None:
+        """Copy the arrays of an example."""
+        arrays = [np.asarray(value) for value in row] if hasattr(row, "__len__") else []
+        if not self._n:
+            self._whole = [np.empty((self._size, *array.shape), array.dtype) for array in arrays]
+        kinds = [(array.shape, array.dtype) for array in arrays]
+        if self._apart is None and kinds != [(array.shape[1:], array.dtype) for array in self._whole]:
+            self._apart = [[array[i] for array in self._whole] for i in range(self._n)]
+        if self._apart is None:
+            for whole, array in zip(self._whole, arrays, strict=True):
+                whole[self._n] = array
+        else:
+            self._apart.append([array.copy() for array in arrays])
+        self._n += 1
+
+    def stacked(self, names: Sequence[str]) -> tuple[NDArray[Any], ...]:
+        """The batch: one array for each variable.
+
+        Args:
+            names: Names of the variables.
+
+        Raises:
+            DataError: If an example has another number of arrays, or if shapes differ.
+        """
+        if self._apart is None and len(self._whole) == len(names):
+            return tuple(self._whole)
+        rows = [[array[i] for array in self._whole] for i in range(self._n)] if self._apart is None else self._apart
+        return _stack(names, rows)
+
+
 class DataIterator:
     """An endless iterator over the batches of a source. After the last example it starts the next epoch.
 
@@ -100,7 +147,7 @@ class DataIterator:
         self._is_over = False
         self._lock = threading.RLock()
         self._reader: int | None = None  # id of the thread that is reading the source
-        self._rows: list[Sequence[Any]] = []  # examples of the batch that is being read
+        self._rows = _Rows(self._batch_size)  # examples of the batch that is being read
         self._wraps = 0
         self._turns = 0  # number of ended epochs of the source
         self._threaded = use_thread
@@ -280,7 +327,7 @@ class DataIterator:
             if _core.is_nnabla():
                 self._data_source.reset()  # The prefetched batch comes before the new epoch, as in NNabla.
                 return
-            self._ahead, self._rows, self._wraps = None, [], 0
+            self._ahead, self._rows, self._wraps = None, _Rows(self._batch_size), 0
             self._data_source.reset()
             self._data_source.apply_order()
             self._turns += 1
@@ -322,11 +369,10 @@ class DataIterator:
         if self._wraps and _core.is_nnabla():
             source.apply_order()  # NNabla fills the batch up in the previous order.
         try:
-            data = _stack(source.variables, self._rows)
-        except DataError:
-            self._rows = []  # Stacking them would fail again.
-            raise
-        self._rows, wraps, self._wraps = [], self._wraps, 0
+            data = self._rows.stacked(source.variables)
+        finally:
+            self._rows = _Rows(self._batch_size)  # Stacking them again would fail again.
+        wraps, self._wraps = self._wraps, 0
         return _Batch(data, wraps, source.position)
 
     def slice(
@@ -451,7 +497,7 @@ class DataIterator:
             if _core.is_nnabla() and dict(state) == self.state():
                 return  # It is there, and what it has read ahead cannot be read again.
             before = self._rows, self._wraps, self._ahead
-            self._rows, self._wraps, self._ahead = [], 0, None
+            self._rows, self._wraps, self._ahead = _Rows(self._batch_size), 0, None
             try:
                 self._seek(int(state["epoch"]), int(state["position"]))
             except BaseException:
@@ -520,7 +566,7 @@ class DataIterator:
 
 def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any], ...]:
     """Stack examples: one array for each variable."""
-    counts = {len(row) if hasattr(row, "__len__") else 0 for row in rows}
+    counts = {len(row) for row in rows}
     if counts != {len(names)}:
         raise DataError(
             f"data iterator: expected {len(names)} arrays in each example, got {sorted(counts)} of them in a batch"

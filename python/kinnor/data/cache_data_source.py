@@ -26,7 +26,7 @@ from ..files.atomic import replacing
 from ..files.parameter_file import read_h5_arrays
 from ..files.progress import Progress
 from ..files.steady import steadily
-from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source
+from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source, copied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -329,7 +329,7 @@ def write_cache(
             examples = []
             for i in range(start, stop):
                 bar.to(i)
-                examples.append(source._get_data(i))
+                examples.append(copied(source._get_data(i)))
             arrays = [_stacked(*each) for each in zip(source.variables, zip(*examples, strict=True), strict=True)]
             name = f"{prefix}_{start:08d}_{stop - 1:08d}_{_digest(arrays)}.npy"
             with replacing(target / name) as temporary, temporary.open("wb") as file:

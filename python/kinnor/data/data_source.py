@@ -335,6 +335,17 @@ class DrawingDataSource(DataSource):
         self._orders[self._generation]
 
 
+def copied(example: Sequence[Any]) -> Sequence[Any]:
+    """An example with copies of its arrays, to keep: a loader may return one buffer again and again.
+
+    Args:
+        example: The arrays of an example.
+    """
+    if not isinstance(example, (tuple, list)):
+        return copy.copy(example)
+    return tuple(np.array(value) if isinstance(value, np.ndarray) else copy.copy(value) for value in example)
+
+
 def check_source(op: str, source: Any) -> None:
     """Raise CallError if `source` is not a data source."""
     if not isinstance(source, DataSource):
@@ -466,7 +477,7 @@ class DataSourceWithMemoryCache(DataSource):
         with self._loading:
             if index < len(self._in_turn):
                 return self._in_turn[index]
-            example = self._data_source._get_data(position)
+            example = copied(self._data_source._get_data(position))
             self._in_turn.append(example)
             return example
 
@@ -481,7 +492,7 @@ class DataSourceWithMemoryCache(DataSource):
         if index not in cache:
             with self._loading:
                 if index not in cache:
-                    cache[index] = self._data_source._get_data_of_generation(index, self._cached_generation)
+                    cache[index] = copied(self._data_source._get_data_of_generation(index, self._cached_generation))
         return cache[index]
 
     def close(self) -> None:
