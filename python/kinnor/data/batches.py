@@ -59,7 +59,7 @@ class _Rows:
         self._size = size
         self._n = 0
         # Arrays of the batch, filled up to `_n`; or examples one by one, if they differ in number, shape or type.
-        self._whole: list[NDArray[Any]] = []
+        self._whole: list[tuple[NDArray[Any], tuple[int, ...], np.dtype[Any]]] = []
         self._apart: list[Sequence[Any]] | None = None
 
     def __len__(self) -> int:
@@ -67,18 +67,32 @@ class _Rows:
 
     def append(self, row: Sequence[Any]) -> None:
         """Copy the arrays of an example."""
-        arrays = [np.asarray(value) for value in row] if hasattr(row, "__len__") else []
-        if not self._n:
-            self._whole = [np.empty((self._size, *array.shape), array.dtype) for array in arrays]
-        kinds = [(array.shape, array.dtype) for array in arrays]
-        if self._apart is None and kinds != [(array.shape[1:], array.dtype) for array in self._whole]:
-            self._apart = [[array[i] for array in self._whole] for i in range(self._n)]
-        if self._apart is None:
-            for whole, array in zip(self._whole, arrays, strict=True):
-                whole[self._n] = array
-        else:
-            self._apart.append([array.copy() for array in arrays])
-        self._n += 1
+        n = self._n
+        if self._apart is None and not (n and self._fill(row)):
+            arrays = _arrays(row)
+            if n:
+                self._apart = self._taken_apart()
+            else:
+                self._whole = [(np.empty((self._size, *x.shape), x.dtype), x.shape, x.dtype) for x in arrays]
+                self._fill(arrays)
+        if self._apart is not None:
+            self._apart.append([array.copy() for array in _arrays(row)])
+        self._n = n + 1
+
+    def _fill(self, row: Sequence[Any]) -> bool:
+        """Copies an example into the arrays of the batch. Returns False if it does not fit."""
+        if not hasattr(row, "__len__") or len(row) != len(self._whole):
+            return False
+        for (whole, shape, dtype), value in zip(self._whole, row, strict=True):
+            array = value if type(value) is np.ndarray else np.asarray(value)
+            if array.shape != shape or array.dtype != dtype:
+                return False
+            whole[self._n] = array
+        return True
+
+    def _taken_apart(self) -> list[Sequence[Any]]:
+        """The examples one by one."""
+        return [[whole[i] for whole, *_ in self._whole] for i in range(self._n)]
 
     def stacked(self, names: Sequence[str]) -> tuple[NDArray[Any], ...]:
         """The batch: one array for each variable.
@@ -90,9 +104,13 @@ class _Rows:
             DataError: If an example has another number of arrays, or if shapes differ.
         """
         if self._apart is None and len(self._whole) == len(names):
-            return tuple(self._whole)
-        rows = [[array[i] for array in self._whole] for i in range(self._n)] if self._apart is None else self._apart
-        return _stack(names, rows)
+            return tuple(whole for whole, *_ in self._whole)
+        return _stack(names, self._taken_apart() if self._apart is None else self._apart)
+
+
+def _arrays(row: Sequence[Any]) -> list[NDArray[Any]]:
+    """The values of an example as arrays; none if it is no sequence."""
+    return [np.asarray(value) for value in row] if hasattr(row, "__len__") else []
 
 
 class DataIterator:
