@@ -1,6 +1,6 @@
-"""A pool of equal graphs for parallel calls of a model, and the lock under which graphs are built.
+"""What models from files share: pools of equal graphs for parallel calls, and the lock under which graphs are built.
 
-Both work across threads and forks, and do not depend on models.
+Both work across threads and forks, and do not depend on the format of the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ._core import GraphError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BuildLock", "GraphPool"]
+    from typing_extensions import Self
+
+__all__ = ["MOST_GRAPHS", "BuildLock", "GraphCache", "GraphPool", "keep"]
 
 Graph = TypeVar("Graph")
 
@@ -26,6 +28,9 @@ _MOST = max(4, os.cpu_count() or 1)
 
 _PATIENCE = 2.0
 """Longest time that a call waits for a free graph, in seconds."""
+
+MOST_GRAPHS = 8
+"""Limit on cached graphs, one for each combination of shapes."""
 
 _pools: WeakSet[GraphPool[Any]] = WeakSet()
 """All pools, to be reset in a forked child."""
@@ -122,6 +127,55 @@ class BuildLock:
                 yield
             finally:
                 self._is_held = False
+
+
+class GraphCache(Generic[Graph]):
+    """Caches the graphs of a model. It is used under the lock of the model; only the lookup of a pool is safe without.
+
+    Attributes:
+        graphs: The first graph by key, such as the shapes and types of the inputs.
+        pools: The pool of all graphs for a key.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: dict[Any, Graph] = {}
+        self.pools: dict[Any, GraphPool[Graph]] = {}
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        return type(self), ()  # a copy of a model builds graphs of its own
+
+    def forget(self) -> None:
+        """Empties the cache. Running calls keep their graphs."""
+        self.graphs.clear()
+        self.pools.clear()
+
+    def add(self, key: Any, graph: Graph) -> GraphPool[Graph]:
+        """Counts a graph in the pool of its key, which it opens if there is none. Returns the pool.
+
+        Args:
+            key: The key.
+            graph: The graph. The caller puts it into the pool after its use.
+        """
+        pool = self.pools.get(key)
+        if pool is None:
+            pool = GraphPool()
+            keep(self.graphs, key, graph)
+            self.pools = {k: self.pools.get(k, pool) for k in self.graphs}
+        pool.add()
+        return pool
+
+
+def keep(graphs: dict[Any, Graph], key: Any, graph: Graph) -> None:
+    """Adds a graph to a cache. If the cache is full, its oldest graph is removed.
+
+    Args:
+        graphs: The cache.
+        key: The key.
+        graph: The graph.
+    """
+    if len(graphs) >= MOST_GRAPHS:
+        del graphs[next(iter(graphs))]
+    graphs[key] = graph
 
 
 def _after_fork() -> None:

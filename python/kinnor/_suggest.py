@@ -51,6 +51,7 @@ ELSEWHERE = {
     "size": "shape",
     "strides": "stride",
     "units": "n_outmaps",
+    "use_bias": "with_bias",
     "value": "constant_value",
 }
 """Names of arguments in other libraries, and NNabla's names for the same arguments."""

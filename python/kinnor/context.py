@@ -145,13 +145,23 @@ def set_default_context(ctx: Context) -> None:
     _default = ctx
 
 
-class _Scope(Scope):
-    """A context in a `with` block or in calls of a decorated function. It may be entered repeatedly."""
+class context_scope(Scope):
+    """Use a context for all functions that the current task builds: a context manager and a decorator.
 
-    def __init__(self, context: Context) -> None:
-        _check("context_scope", context)
+    Entering returns the context. A scope may be entered repeatedly.
+
+    Args:
+        ctx: The context.
+
+    Raises:
+        TypeError: If it is not a context.
+        RuntimeError: If none of its backends exists.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        _check("context_scope", ctx)
         super().__init__("context", None)
-        self.context = context
+        self.context = ctx
 
     def __enter__(self) -> Context:
         self.value = _number(self.context)  # Backends of a context may change between blocks.
@@ -167,31 +177,8 @@ class _Scope(Scope):
         return left
 
 
-def context_scope(ctx: Context) -> _Scope:
-    """Use a context for all functions that the current task builds in a `with` block.
-
-    Args:
-        ctx: The context.
-
-    Returns:
-        A context manager that returns the context on entry.
-
-    Raises:
-        TypeError: If it is not a context.
-        RuntimeError: If none of its backends exists.
-    """
-    return _Scope(ctx)
-
-
-@explained(
-    "autocast",
-    {
-        "cache_enabled": "leave it out",
-        "device_type": "leave it out: there is one device, the CPU",
-    },
-)
-def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
-    """Build functions in mixed precision in a `with` block.
+class autocast(context_scope):
+    """Build functions in mixed precision: a context manager, which returns the context on entry, and a decorator.
 
     Values of functions are stored in 16 bits. In `bfloat16`, products, convolutions of one pixel and fully connected
     layers multiply numbers in bfloat16. Sums are formed in float32, as is all other arithmetic. Parameters and their
@@ -200,9 +187,6 @@ def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
     Args:
         dtype: `bfloat16`, or `half` (`float16`), whose gradients need a scale.
         enabled: If false, functions use the current context.
-
-    Returns:
-        A context manager that returns the context on entry.
 
     Raises:
         ValueError: If the type is another one.
@@ -216,14 +200,23 @@ def autocast(dtype: str = "bfloat16", enabled: bool = True) -> _Scope:
         >>> y.data.dtype
         dtype(bfloat16)
     """
-    kind = getattr(dtype, "__name__", dtype)  # A type of NumPy has a name.
-    kind = DTYPE_NAMES.get(kind, kind)
-    if kind not in ("half", "bfloat16"):
-        hint = "; leave out the device, which is the CPU" if kind in ("cpu", "cuda", "mps") else ""
-        raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}{hint}")
-    current = get_current_context()
-    backend = [f"cpu:{kind}", *current.backend] if enabled else current.backend
-    return _Scope(Context(backend, current.array_class, current.device_id))
+
+    @explained(
+        "autocast",
+        {
+            "cache_enabled": "leave it out",
+            "device_type": "leave it out: there is one device, the CPU",
+        },
+    )
+    def __init__(self, dtype: str = "bfloat16", enabled: bool = True) -> None:
+        kind = getattr(dtype, "__name__", dtype)  # A type of NumPy has a name.
+        kind = DTYPE_NAMES.get(kind, kind)
+        if kind not in ("half", "bfloat16"):
+            hint = "; leave out the device, which is the CPU" if kind in ("cpu", "cuda", "mps") else ""
+            raise RangeError(f"autocast: expected `dtype` to be bfloat16 or half, got {dtype!r}{hint}")
+        current = get_current_context()
+        backend = [f"cpu:{kind}", *current.backend] if enabled else current.backend
+        super().__init__(Context(backend, current.array_class, current.device_id))
 
 
 def _check(op: str, context: object) -> None:

@@ -93,6 +93,15 @@ class Parameters(OrderedDict[str, Variable]):
     >>> nn.clear_parameters()
     """
 
+    def __missing__(self, name: str) -> Variable:
+        """Raises KeyError with the nearest name."""
+        from ._suggest import spelled  # On a mistake only, not on import.
+
+        known = [str(each) for each in self]
+        ends = [each for each in known if each.rpartition("/")[2] == name]
+        hint = f"; did you mean {ends[0]!r}?" if len(ends) == 1 else spelled(str(name), known)
+        raise KeyError(f"{name}: expected the path of a parameter, such as {known[:3]}{hint}" if known else name)
+
     def __repr__(self) -> str:
         rows = self._rows()
         return "\n".join([*(text_table(rows, right=(4,)) if self else ()), self._sum()])

@@ -62,7 +62,11 @@ class _RandomInitializer(BaseInitializer):
 
     def __init__(self, rng: RandomState | None) -> None:
         if rng is not None and not hasattr(rng, self.draw):
-            raise CallError(f"{type(self).__name__}: expected `rng` to be a RandomState or None, got {rng!r}")
+            import inspect  # On a mistake only, not on import.
+
+            known = list(inspect.signature(type(self)).parameters)
+            hint = f"; the arguments are ({', '.join(known)})" if isinstance(rng, (int, float)) else ""
+            raise CallError(f"{type(self).__name__}: expected `rng` to be a RandomState or None, got {rng!r}{hint}")
         self.rng = random.prng if rng is None else rng
 
 

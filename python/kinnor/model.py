@@ -7,6 +7,7 @@ y = model(images)
 
 from __future__ import annotations
 
+import copy
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ import numpy as np
 from . import nnp
 from . import parameter as parameters
 from ._core import CallError, Error, ShapeError, Variable, forward_all
-from ._graph_pool import BuildLock, GraphPool
+from ._graph_pool import GraphCache
+from .core.loaded import LoadedNetwork
 from .files import network_file
 from .modes import auto_forward
 from .nnp import NetworkError, ProtoExecutor, ProtoGraph, ProtoNetwork
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ._graph_pool import GraphPool
     from .core import Module
-    from .display import Parameters
     from .files.parameter_file import PathOrFile
     from .rewrite.folding import Folding
 
@@ -34,11 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "from_graph", "load", "save"]
 
-_MOST_GRAPHS = 8
-"""Number of input shapes for which a model caches graphs."""
 
-
-class Model:
+class Model(LoadedNetwork["_Graph"]):
     """A network with its parameters, called like a function.
 
     Called with arrays it returns arrays. It builds a static graph for each new input shape and caches it, so a call
@@ -49,7 +48,7 @@ class Model:
     weights. Folding ends with the first access to the parameters or the network, or call with variables.
 
     Several threads may call one model. Calls with arrays run in parallel, each on its own graph with shared parameters.
-    Graphs are built one at a time.
+    Graphs are built one at a time. A pickled model has its parameters with it and builds graphs anew.
 
     Args:
         network: The network; its owner has the parameters.
@@ -63,18 +62,18 @@ class Model:
     def __init__(
         self, network: ProtoNetwork, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
     ) -> None:
+        super().__init__(
+            network.name,
+            network.inputs if inputs is None else inputs,
+            network.outputs if outputs is None else outputs,
+            GraphCache(),
+        )
         self._network = network
         self._folding: Folding | None = None
-        self.inputs = list(network.inputs if inputs is None else inputs)
-        self.outputs = list(network.outputs if outputs is None else outputs)
         if sorted(self.inputs) != sorted(network.inputs):
             raise NetworkError(f"Model: expected the inputs {network.inputs}, got {self.inputs}")
         for name in self.outputs:
             network.variable(name)
-        self._lock = BuildLock("Model")
-        # By input shapes and types: the first graph, and the pool from which calls take a graph.
-        self._graphs: dict[Any, _Graph] = {}
-        self._pools: dict[Any, GraphPool[_Graph]] = {}
 
     @property
     def network(self) -> ProtoNetwork:
@@ -87,30 +86,37 @@ class Model:
         """Ends folding and drops the folded graphs, because parameters may change from now on."""
         if self._folding is not None:
             self._folding = None
-            self._graphs.clear()
-            self._pools.clear()
+            self._cache.forget()
+
+    def _fold(self) -> None:
+        """Begins to fold the graphs that are built from now on."""
+        from .rewrite.folding import Folding
+
+        self._folding = Folding(self._network.owner.get_parameters(grad_only=False).values())
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns the state to copy or pickle, without built graphs."""
-        return {**self.__dict__, "_graphs": {}, "_pools": {}}
+        """Returns the state to copy or pickle. A copy folds its own graphs."""
+        return {**self.__dict__, "_folding": self._folding is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        is_folded = state.pop("_folding")
+        self.__dict__.update(state, _folding=None)
+        # Models that share parameters do not share what is derived from them, nor a lock.
+        self._lock, self._cache = copy.copy(self._lock), GraphCache()
+        if is_folded:
+            self._fold()
 
     def __repr__(self) -> str:
         return f"<Model {self._network.name!r} {self.inputs} -> {self.outputs}>"
 
-    def get_parameters(self, grad_only: bool = False) -> Parameters:
-        """The parameters by path, for `solver.set_parameters`. Access ends folding.
-
-        Args:
-            grad_only: Whether to leave out parameters that need no gradient.
-        """
-        with self._lock.held():
-            self._unfold()
-            self._make_parameters()
-        found = self._network.owner.get_parameters(grad_only)
-        for name in list(found):
-            if name not in self._network.parameters:
-                del found[name]
-        return found
+    def _all_parameters(self) -> dict[str, Variable]:
+        """All parameters by path. Creates those that the file lacks, from their initializers."""
+        with parameters.parameter_scope("", self._network.owner.parameter_scope):
+            for name, node in self._network.parameters.items():
+                if parameters.get_parameter(name) is None:
+                    parameters.get_parameter_or_create(name, node.shape, node.initializer, node.need_grad)
+        found = self._network.owner.get_parameters(grad_only=False)
+        return {name: x for name, x in found.items() if name in self._network.parameters}
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -128,14 +134,14 @@ class Model:
             NetworkError: If the network cannot be built.
             ShapeError: If it cannot be built because an input has another shape than in the file.
         """
-        given = self._given(args, named)
+        given = list(self._given(args, named).values())
         if any(isinstance(x, Variable) for x in given):
             with self._lock.held():
                 self._unfold()
                 made = self._build([x if isinstance(x, Variable) else Variable.from_numpy_array(x) for x in given])
             return made[0] if len(made) == 1 else tuple(made)
         arrays = [np.asarray(x) for x in given]
-        pool, graph = self._graph(arrays)
+        pool, graph = self._taken(tuple((x.shape, x.dtype) for x in arrays), lambda: self._graph(arrays))
         try:
             inputs, outputs = graph
             for variable, values in zip(inputs, arrays, strict=True):
@@ -146,39 +152,13 @@ class Model:
             pool.give(graph)
         return found[0] if len(found) == 1 else tuple(found)
 
-    def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The inputs of a call, in the order of `inputs`."""
-        given = dict(zip(self.inputs, args, strict=False))
-        twice = given.keys() & named.keys()
-        given.update(named)
-        if len(args) > len(self.inputs) or twice or given.keys() != set(self.inputs):
-            raise CallError(f"{self._network.name}: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
-        return [given[name] for name in self.inputs]
-
     def _graph(self, arrays: Sequence[NDArray[Any]]) -> tuple[GraphPool[_Graph], _Graph]:
-        """A free graph for inputs, and the pool to return it to."""
-        key = tuple((x.shape, x.dtype) for x in arrays)
-        pool = self._pools.get(key)
-        graph = None if pool is None else pool.take()
-        if pool is not None and graph is not None:
-            return pool, graph
-        with self._lock.held():
-            pool = self._pools.get(key)
-            graph = None if pool is None else pool.free()
-            if pool is not None and graph is not None:
-                return pool, graph
-            inputs = [Variable.from_numpy_array(x) for x in arrays]
-            graph = inputs, self._build(inputs)
-            if self._folding is not None:
-                self._folding.fold(graph[1], inputs)
-            if pool is None:
-                if len(self._graphs) >= _MOST_GRAPHS:
-                    oldest = next(iter(self._graphs))
-                    del self._graphs[oldest], self._pools[oldest]
-                pool = self._pools[key] = GraphPool()
-                self._graphs[key] = graph
-            pool.add()
-            return pool, graph
+        """Builds a graph for inputs. Returns it and the pool to return it to."""
+        inputs = [Variable.from_numpy_array(x) for x in arrays]
+        graph = inputs, self._build(inputs)
+        if self._folding is not None:
+            self._folding.fold(graph[1], inputs)
+        return self._cache.add(tuple((x.shape, x.dtype) for x in arrays), graph), graph
 
     def _build(self, inputs: Sequence[Variable]) -> list[Variable]:
         """Builds a static graph. Returns its outputs, in the order of `outputs`."""
@@ -208,13 +188,6 @@ class Model:
                 raise ShapeError(
                     f"{self._network.name}: expected input {name!r} of shape ({shown}), got {given.shape}"
                 ) from error
-
-    def _make_parameters(self) -> None:
-        """Creates the parameters that the file lacks, from their initializers."""
-        with parameters.parameter_scope("", self._network.owner.parameter_scope):
-            for name, node in self._network.parameters.items():
-                if parameters.get_parameter(name) is None:
-                    parameters.get_parameter_or_create(name, node.shape, node.initializer, node.need_grad)
 
     def save(self, path: PathOrFile) -> None:
         """Write the model to a file, like `kinnor.save`.
@@ -365,10 +338,8 @@ def load(path: PathOrFile, network: str | None = None) -> Model:
         NetworkError: If the file is malformed, or lacks the network.
         OSError: If the file cannot be read.
     """
-    from .rewrite.folding import Folding
-
     model = from_graph(nnp.load(path, extension=".nnp"), network)
-    model._folding = Folding(model._network.owner.get_parameters(grad_only=False).values())
+    model._fold()
     return model
 
 

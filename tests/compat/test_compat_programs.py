@@ -331,6 +331,8 @@ ORDER_PROGRAM = """
         return [SimpleDataSource(load, 2, False, rng), SimpleDataSource(lambda i: load(i + 2), 3, True, rng)]
     def sliced(batch, rng, **options):
         return data_iterator_simple(load, 5, batch, True, rng).slice(rng, num_of_slices=2, slice_pos=1, **options)
+    def part(batches, rng, **options):
+        return batches.slice(rng, num_of_slices=2, slice_pos=1, **options)
     makers = {
         "simple": lambda b, r: data_iterator_simple(load, 5, b, True, r),
         "simple, no thread": lambda b, r: data_iterator_simple(load, 5, b, True, r, use_thread=False),
@@ -352,6 +354,19 @@ ORDER_PROGRAM = """
         "slice": sliced,
         "slice, memory": lambda b, r: sliced(b, r, use_cache=True),
         "slice, equal": lambda b, r: sliced(b, r, drop_last=True),
+        "slice of memory": lambda b, r: part(
+            data_iterator_simple(load, 5, b, True, r, use_thread=False, with_memory_cache=True), r),
+        "slice of files": lambda b, r: part(
+            data_iterator_simple(load, 5, b, True, r, use_thread=False, with_file_cache=True), r),
+        "slice of files, memory": lambda b, r: part(
+            data_iterator_simple(load, 5, b, True, r, use_thread=False, with_file_cache=True), r, use_cache=True),
+        "slice of csv": lambda b, r: part(
+            data_iterator_csv_dataset(folder + "/data.csv", b, True, r, use_thread=False), r),
+        "slice of cache": lambda b, r: part(data_iterator_cache(folder + "/cache", b, True, r, use_thread=False), r),
+        "slice of concat": lambda b, r: part(
+            data_iterator_concat_datasets(parts(r), b, True, r, use_thread=False, with_memory_cache=False), r),
+        "slice of own": lambda b, r: part(data_iterator(Own(r), b, r, use_thread=False, with_memory_cache=False), r),
+        "slice of a slice": lambda b, r: part(sliced(b, r), r),
     }
     found = {}
     for name, make in makers.items():
@@ -397,6 +412,19 @@ ORDERS = {
     "slice": ("120140302312231214", "123110203234430413", "120120140240242302302", "123123110410413203203"),
     "slice, memory": ("120120201102201210", "123123213312321123", "120120201102201210210", "123123123231321321132"),
     "slice, equal": ("122430012331342142", "124120134321143102", "121212142424243030303", "121212114141412020202"),
+    "slice of memory": ("120020201001210120", "123323231331213123", "120020201001210120022", "123323231331213123322"),
+    "slice of files": ("340423104102042423", "043420134132342420", "340423104102042423403", "043420134132342420430"),
+    "slice of files, memory": (
+        "314314143341143134",
+        "014014401014410041",
+        "314314143341143134134",
+        "014014401014410041410",
+    ),
+    "slice of csv": ("120014201041110120", "123314231341113123", "120014201041110120012", "123314231341113123312"),
+    "slice of cache": ("021102210120001021", "234410342402124234", "021102210120001021102", "234410342402124234413"),
+    "slice of concat": ("403013341412420312", "134430213142312021", "403013341412420312231", "134430213142312021302"),
+    "slice of own": ("302012231314340214", "203134430213142312", "302012231314340214421", "203134430213142312021"),
+    "slice of a slice": ("202020202020202020", "232323232323232323", "404040404040404040404", "101010101010101010101"),
 }
 RESETS = {"reset, False": "4312431243124312", "reset, True": "4343124312431243"}
 """Two batches of 2 after each of four calls of `_reset`, by whether batches are read ahead."""
@@ -410,6 +438,53 @@ def test_the_order_of_examples_equals_nnablas(tmp_path):
         f"{name}, {key}": order for name, orders in ORDERS.items() for key, order in zip(keys, orders, strict=True)
     }
     assert found == {**wanted, **RESETS}
+
+
+RESUME_PROGRAM = """
+    import logging
+    import numpy as np
+    from nnabla.logger import logger
+    logger.setLevel(logging.ERROR)
+    from nnabla.utils.data_iterator import data_iterator, data_iterator_csv_dataset, data_iterator_simple
+    from nnabla.utils.data_source import DataSource
+    path = FOLDER + "/data.csv"
+    class Own(DataSource):
+        def __init__(self):
+            super().__init__(shuffle=True)
+            self._size, self._variables = 5, ("x",)
+            self.reset()
+        def _get_data(self, position):
+            return (np.array(self._order[position]),)
+        def reset(self):
+            self._order = self._rng.permutation(self._size)
+            super().reset()
+    def simple(batch, **options):
+        return data_iterator_simple(lambda i: (np.array(i),), 5, batch, True, **options)
+    makers = {
+        "own": lambda batch, memory: data_iterator(Own(), batch, with_memory_cache=memory),
+        "simple": lambda batch, memory: simple(batch, with_memory_cache=memory),
+        "slice": lambda batch, memory: simple(batch, with_memory_cache=memory, use_thread=False).slice(None, 2, 1),
+        "csv": lambda batch, memory: data_iterator_csv_dataset(path, batch, True, with_memory_cache=memory),
+    }
+    for name, make in makers.items():
+        for batch in 2, 7:
+            for memory in False, True:
+                for n_read in 0, 1, 3, 50:
+                    with make(batch, memory) as first, make(batch, memory) as second:
+                        for _ in range(n_read):
+                            first.next()
+                        second.set_state(first.state())
+                        for _ in range(9):
+                            if first.next()[0].tolist() != second.next()[0].tolist():
+                                print(name, batch, memory, n_read)
+    print("done")
+"""
+
+
+def test_iterators_resume_in_the_same_order(tmp_path):
+    """An iterator continues at another one's state with the same examples, also if a cache in memory holds them."""
+    (tmp_path / "data.csv").write_text("x\n" + "".join(f"{i}\n" for i in range(5)))
+    assert run(RESUME_PROGRAM.replace("FOLDER", repr(str(tmp_path)))) == ["done"]
 
 
 def test_iterators_that_share_a_generator_do_not_go_by_chance():

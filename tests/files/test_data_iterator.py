@@ -727,6 +727,35 @@ def test_a_copy_of_a_source_goes_on_from_the_same_place(make, duplicate):
     assert int(first.next()[0]) == int(second.next()[0])
 
 
+@both
+@pytest.mark.parametrize("kind", ["plain", "memory", "files", "workers", "map", "slice", "views", "mixed types"])
+def test_a_loader_may_return_one_buffer_again(kind, use_thread):
+    """Batches hold the values of each example as it was loaded, also if examples are kept or read ahead."""
+    buffer, label = np.zeros((2, 3)), np.zeros(1, np.int64)
+
+    def load(i):
+        """Writes the example into the buffers, and returns the same buffers for each example."""
+        buffer[...] = label[...] = i
+        if kind == "mixed types":
+            return buffer if i % 2 else buffer.astype(np.float32), label
+        return (buffer[:], label.reshape(1)) if kind == "views" else (buffer, label)
+
+    source = SimpleDataSource(load, 10)
+    source = source.map(lambda x, y: (np.add(x, 0, out=x), y)) if kind == "map" else source
+    more = {"with_memory_cache": kind == "memory", "with_file_cache": kind == "files", "use_thread": use_thread}
+    if kind == "workers":
+        more["n_workers"] = 1
+    with data_iterator(source, 4, **more) as whole:
+        batches = whole.slice(None, slice_start=0, slice_end=10) if kind == "slice" else whole
+        found = [batches.next() for _ in range(5)]
+        for i, (x, y) in enumerate(found):
+            wanted = [(4 * i + k) % 10 for k in range(4)]
+            assert x.shape == (4, 2, 3)
+            assert x[:, 1, 2].tolist() == wanted
+            assert y.ravel().tolist() == wanted
+        batches.close()
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_an_iterator_is_not_copied(duplicate):
     with data_iterator_simple(number, 9, 2) as batches:

@@ -396,7 +396,7 @@ def test_decorated_functions_of_several_steps(kind):
 
 
 def test_a_generator_that_is_closed_by_another_task(scope):
-    """Closing the generator leaves no scope of that task."""
+    """Closing the generator raises an error, as the scope stays open, and leaves no scope of that task."""
     enter, look, outside, within = scope
 
     def held():
@@ -416,7 +416,8 @@ def test_a_generator_that_is_closed_by_another_task(scope):
         """Closes the generator of the other task."""
         await steps(2)
         with enter():
-            found[0].close()
+            with pytest.raises(nn.GraphError, match=r"expected task '.*', which entered the block, to leave it"):
+                found[0].close()
             await steps(3)
             inside = look()
         return inside, look()
@@ -426,3 +427,82 @@ def test_a_generator_that_is_closed_by_another_task(scope):
     assert kept != outside
     assert (inside, left) == (within, outside)
     assert look() == outside
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_generator_that_is_closed_by_another_thread(scope, ends):
+    """An error if the thread that holds the scope still runs. If it has ended, nothing is left open."""
+    enter, look, outside, _ = scope
+    begun, done, seen = threading.Event(), threading.Event(), []
+
+    def held():
+        """A generator that holds the scope."""
+        with enter():
+            yield
+
+    generator = held()
+
+    def opens():
+        """Starts the generator, and looks at the mode once it is closed."""
+        next(generator)
+        begun.set()
+        if not ends:
+            done.wait(20)
+            seen.append(look())
+
+    thread = threading.Thread(target=opens, name="opens")
+    thread.start()
+    begun.wait(20)
+    if ends:
+        thread.join()
+        generator.close()
+    else:
+        with pytest.raises(nn.GraphError, match="expected thread 'opens', which entered the block, to leave it"):
+            generator.close()
+    done.set()
+    thread.join()
+    assert look() == outside
+    assert outside not in seen
+
+
+def test_an_asynchronous_generator_that_the_event_loop_closes():
+    """The loop closes a generator whose loop is left, in a task of its own: it says so, as the mode stays on."""
+    messages = []
+
+    async def held():
+        """An asynchronous generator that holds a mode."""
+        with nn.no_grad():
+            yield 1
+            yield 2
+
+    async def main():
+        """Leaves the loop over the generator early."""
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: messages.append(context["exception"]))
+        async for _ in held():
+            break
+        await steps(5)
+
+    asyncio.run(main())
+    assert [type(error) for error in messages] == [nn.GraphError]
+
+
+@pytest.mark.parametrize("n_turns", [500])
+def test_one_scope_object_in_several_threads(n_turns):
+    """Threads that share a scope object do not leave each other's blocks."""
+    one, wrong = nn.no_grad(), []
+
+    def work():
+        """Enters and leaves the scope many times."""
+        try:
+            for _ in range(n_turns):
+                with one:
+                    pass
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -190,6 +190,140 @@ def test_lengths_as_arguments_of_a_variable(lengths):
     assert nn.Variable(2, True).need_grad and nn.Variable((2,), 1).need_grad
 
 
+def of_kind(kind):
+    """The names of suggestions, with `x`, `y` and `mask` as variables or as arrays."""
+    there = names()
+    return there if kind is nn.Variable else {**there, **{name: there[name].data for name in ("x", "y", "mask")}}
+
+
+def computed(value):
+    """The values of a variable or an array."""
+    return value.d if isinstance(value, nn.Variable) else value.data
+
+
+@pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
+@pytest.mark.parametrize("table", ["UFUNCS", "REDUCTIONS"])
+def test_functions_of_numpy_name_the_function(kind, table):
+    """The error of `numpy.exp(x)` suggests an expression with the values that NumPy computes."""
+    for name, text in getattr(_foreign_names, table).items():
+        there, function = of_kind(kind), getattr(np, name)
+        operands = [there["x"], there["y"]][: getattr(function, "nin", 1)]
+        arrays = [computed(each) for each in operands]
+        more = {"axis": 1} if table == "REDUCTIONS" else {}
+        with pytest.raises(TypeError) as raised:
+            function(*operands, **more)
+        values = f"numpy.{name}(x.{'d' if kind is nn.Variable else 'data'})"
+        assert str(raised.value) == (
+            f"numpy.{name}: expected an array of NumPy, got {kind.__name__}; write {text}, or {values} for an array"
+        )
+        np.testing.assert_allclose(computed(eval(text, there)), function(*arrays, **more), 1e-5)
+    for call in (lambda x: np.add.reduce(x), lambda x: np.hypot(x, x), lambda x: np.exp(x, out=np.zeros((2, 3)))):
+        with pytest.raises(TypeError, match=r"numpy\.\w+: expected an array of NumPy, got"):
+            call(there["x"])
+
+
+@pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
+def test_operators_of_numpy_arrays_are_those_of_variables(kind):
+    """An array of NumPy, or one of its numbers, on the left of a variable; comparisons ask for the same object."""
+    there = of_kind(kind)
+    x = there["x"]
+    for left in (there["values"].astype(np.float32), np.float32(2), np.float64(3)):
+        for text in ("left + x", "left - x", "left * x", "left / x", "left ** x", "numpy.add(left, x)"):
+            found = eval(text, {**there, "left": left})
+            assert type(found) is kind
+            wanted = eval(text, {**there, "left": left, "x": computed(x)})
+            np.testing.assert_allclose(computed(found), wanted, 1e-5)
+        assert (left == x, left != x) == (False, True)
+    array = there["values"].copy()
+    array += x
+    assert type(array) is kind
+    np.testing.assert_allclose(
+        computed(there["values"] @ nn.functions.transpose(x, (1, 0))), there["values"] @ computed(x).T, 1e-5
+    )
+    for function in (np.concatenate, np.stack):
+        np.testing.assert_array_equal(function([x, x]), function([computed(x)] * 2))
+    np.testing.assert_array_equal(np.transpose(x), computed(x).T)
+
+
+@pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
+def test_operators_that_are_absent_name_the_function(kind):
+    """The error of `x // y` suggests an expression."""
+    for method, text in _foreign_names.OPERATORS.items():
+        sign = _foreign_attributes.ABSENT_OPERATORS[method]
+        for code in ("~x",) if sign == "~" else (f"x {sign} y", f"x {sign} 2", f"2 {sign} x"):
+            with pytest.raises(TypeError) as raised:
+                eval(code, of_kind(kind))
+            assert str(raised.value).endswith(f"got {sign!r}; write {text}"), code
+        assert type(eval(text, of_kind(kind))) is kind
+
+
+SCOPES = {
+    "no_grad": nn.no_grad,
+    "enable_grad": nn.autodiff.enable_grad,
+    "detect_anomaly": nn.autodiff.detect_anomaly,
+    "auto_forward": nn.auto_forward,
+    "recompute": nn.recompute,
+    "autocast": nn.autocast,
+    "memory_budget": nn.memory_budget,
+    "context_scope": nn.context_scope,
+    "parameter_scope": nn.parameter_scope,
+}
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_a_scope_without_parentheses_says_so(name):
+    """The error of `with nn.no_grad:` says how to write the block, which runs."""
+    with pytest.raises(TypeError, match=f"{name}: expected a call, write `with {name}") as raised, SCOPES[name]:
+        pass
+    code = str(raised.value).partition("`")[2].rstrip("`")
+    there = {**SCOPES, "name": "a", "bytes": "1G", "ctx": nn.get_current_context()}
+    exec(f"{code} pass", there)
+
+
+def test_attributes_that_layers_would_ignore_are_not_set():
+    """`layer.weight = w` and `layer.trainable = False` of other libraries raise an error. Own modules have any name."""
+    layer = L.Linear(3, 2)
+    with pytest.raises(AttributeError, match="'Linear' has no attribute 'weight' to set; did you mean 'W'"):
+        layer.weight = nn.Variable((3, 2))
+    with pytest.raises(AttributeError, match=r"'trainable' to set; write model.requires_grad_\(False\)"):
+        nn.Sequential(layer).trainable = False
+    with pytest.raises(AttributeError, match="no attribute 'kernel'; did you mean 'W'"):
+        assert layer.kernel
+
+    class Own(nn.Module):
+        """A module with attributes of these names."""
+
+        def __init__(self):
+            self.trainable, self.weight, self.bias = True, 1, 2
+
+    assert (Own().trainable, Own().weight, Own().bias) == (True, 1, 2)
+
+
+def test_other_calls_say_what_to_write():
+    """Arrays as inputs of parametric functions, names of initializers, paths of parameters, arguments of Keras."""
+    values = np.ones((2, 3), np.float32)
+    x = nn.Variable.from_numpy_array(values)
+    PF = nn.parametric_functions
+    with pytest.raises(TypeError, match=r"affine: .* got ndarray; wrap it: kinnor.Variable.from_numpy_array\(x\)"):
+        PF.affine(values, 2)
+    with pytest.raises(ValueError, match=r"got 'he'; kinnor.initializer has them, such as UniformInitializer"):
+        PF.affine(x, 2, w_init="he", name="initializers")
+    with pytest.raises(TypeError, match="got an argument 'use_bias'; did you mean 'with_bias'"):
+        PF.affine(x, 2, use_bias=False)
+    with pytest.raises(TypeError, match=r"got an argument 'activation'; call it with the result"):
+        PF.affine(x, 2, activation=nn.functions.relu)
+    with pytest.raises(TypeError, match=r"RandomState or None, got 1; the arguments are \(sigma, rng\)"):
+        nn.initializer.NormalInitializer(0, 1)
+    with nn.parameter_scope("habits"):
+        PF.affine(x, 2, name="first")
+        found = nn.get_parameters()
+    with pytest.raises(KeyError, match="did you mean 'first/affine/W'"):
+        assert found["W"]
+    with pytest.raises(KeyError, match="did you mean 'first/affine/b'"):
+        assert found["frist/affine/b"]
+    assert found.get("W") is None and "W" not in found
+
+
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
 def test_methods_know_arguments_of_other_libraries(name):
     """A method called with `dim` suggests `axis`."""

@@ -21,7 +21,7 @@ def seeded():
 
 def graphs_of(model):
     """Returns the first graph of each shape of a model from an ONNX file or NNabla's."""
-    return list((model._cache.graphs if isinstance(model, kinnor.onnx.Model) else model._graphs).values())
+    return list(model._cache.graphs.values())
 
 
 def counted(model):

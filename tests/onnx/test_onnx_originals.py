@@ -39,7 +39,7 @@ def given(n=2):
 
 def gone(model):
     """Returns the names of parameters whose values were freed."""
-    return [key for key, x in model._parameters.items() if x.data.clear_called]
+    return [key for key, x in model._weights.parameters.items() if x.data.clear_called]
 
 
 def assert_same(parameters, wanted):
@@ -120,7 +120,7 @@ def test_a_constant_reshaped_in_place_stays(tmp_path):
     model = kinnor.onnx.load(tmp_path / "net.onnx")
     for _ in range(2):
         np.testing.assert_allclose(model(given_images), y.d, rtol=1e-4, atol=1e-5)
-    assert gone(model) or not [key for key, p in model._parameters.items() if p.size >= 2048]
+    assert gone(model) or not [key for key, p in model._weights.parameters.items() if p.size >= 2048]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a file that is open cannot be deleted")

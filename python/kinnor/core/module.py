@@ -6,7 +6,6 @@ import functools
 import inspect
 import os
 import re
-import sys
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -28,6 +27,7 @@ from ..parameter import (
     set_parameter,
 )
 from ..parameter.tree import root
+from .loaded import LoadedNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -67,11 +67,16 @@ _WORDS_OF_NNABLA = re.compile(r"(?<!^)(?=[A-Z])")
 _ELSEWHERE = {
     "bias": "b",
     "in_proj_weight": "q_weight",
+    "kernel": "W",
     "running_mean": "mean",
     "running_var": "var",
     "weight": "W",
 }
 """Names that PyTorch's modules have for the same attribute."""
+
+
+_SET_ELSEWHERE = frozenset(["trainable", *_ELSEWHERE])
+"""Attributes that programs of other libraries set. Here they would have no effect."""
 
 
 class LoadedNames(NamedTuple):
@@ -429,14 +434,9 @@ class Module:
 
     def _held_models(self) -> Iterator[tuple[str, Any]]:
         """The models of files among the attributes, by name: `Model` of `kinnor.load` and of `kinnor.onnx.load`."""
-        places = ("kinnor.model", "kinnor.onnx.run.network")
-        kinds = tuple(sys.modules[place].Model for place in places if place in sys.modules)
-        if not kinds:
-            return
         for name, value in list(vars(self).items()):
-            if name not in _INTERNAL and isinstance(value, (*kinds, list, tuple, dict)):
-                for kind in kinds:
-                    yield from _within(name, value, kind)
+            if name not in _INTERNAL and isinstance(value, (LoadedNetwork, list, tuple, dict)):
+                yield from _within(name, value, LoadedNetwork)
 
     def parameters(self) -> Iterator[Variable]:
         """The learned parameters of the module and of submodules, each once, frozen parameters included.
@@ -625,6 +625,8 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Stores a value. A module becomes a submodule instead of an attribute in `__dict__`."""
+        if name in _SET_ELSEWHERE and type(self).__module__.startswith("kinnor."):
+            self._refuse_to_set(name)
         found = self.__dict__.setdefault("_submodules", OrderedDict())
         if isinstance(value, (Module, list, tuple, dict)):
             order = self.__dict__.setdefault("_submodule_order", {})
@@ -641,6 +643,14 @@ class Module:
             super().__setattr__(name, value)
         else:
             self.__dict__[name] = value
+
+    def _refuse_to_set(self, name: str) -> None:
+        """Raises AttributeError if a layer or container of Kinnor would ignore an attribute of other libraries."""
+        other = self._own_name(name)
+        if name != "trainable" and (other is None or name in vars(self) or hasattr(type(self), name)):
+            return
+        hint = f"did you mean {other!r}?" if other else "write model.requires_grad_(False) to freeze it"
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r} to set; {hint}")
 
     def _set_parameter_variable(self, name: str, value: Variable) -> None:
         """Keep the parameters up to date with a variable that becomes an attribute."""
@@ -669,10 +679,15 @@ class Module:
         """The end of an error about an attribute that PyTorch's modules have and this one has not."""
         from .._foreign_names import MODULE  # On a mistake only, not on import.
 
-        if name in MODULE:
-            return f"; write {MODULE[name]}"
-        other = _ELSEWHERE.get(name)
-        return f"; did you mean {other!r}?" if other in vars(self) or hasattr(type(self), other or "") else ""
+        other = self._own_name(name)
+        if other is not None:
+            return f"; did you mean {other!r}?"
+        return f"; write {MODULE[name]}" if name in MODULE else ""
+
+    def _own_name(self, name: str) -> str | None:
+        """The attribute of this module that PyTorch's modules have by another name."""
+        other = _ELSEWHERE.get(name, "")
+        return other if other in vars(self) or hasattr(type(self), other) else None
 
     # Type checkers know this name, and take the types of `call`. Editors infer them from the body in the other branch.
     TYPE_CHECKING = False

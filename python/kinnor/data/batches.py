@@ -48,6 +48,71 @@ class _Batch(NamedTuple):
     position: int
 
 
+class _Rows:
+    """The examples of a batch. Each is copied when it is read, because a loader may return one buffer again and again.
+
+    Args:
+        size: Number of examples in a batch.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._n = 0
+        # Arrays of the batch, filled up to `_n`; or examples one by one, if they differ in number, shape or type.
+        self._whole: list[tuple[NDArray[Any], tuple[int, ...], np.dtype[Any]]] = []
+        self._apart: list[Sequence[Any]] | None = None
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, row: Sequence[Any]) -> None:
+        """Copy the arrays of an example."""
+        n = self._n
+        if self._apart is None and not (n and self._fill(row)):
+            arrays = _arrays(row)
+            if n:
+                self._apart = self._taken_apart()
+            else:
+                self._whole = [(np.empty((self._size, *x.shape), x.dtype), x.shape, x.dtype) for x in arrays]
+                self._fill(arrays)
+        if self._apart is not None:
+            self._apart.append([array.copy() for array in _arrays(row)])
+        self._n = n + 1
+
+    def _fill(self, row: Sequence[Any]) -> bool:
+        """Copies an example into the arrays of the batch. Returns False if it does not fit."""
+        if not hasattr(row, "__len__") or len(row) != len(self._whole):
+            return False
+        for (whole, shape, dtype), value in zip(self._whole, row, strict=True):
+            array = value if type(value) is np.ndarray else np.asarray(value)
+            if array.shape != shape or array.dtype != dtype:
+                return False
+            whole[self._n] = array
+        return True
+
+    def _taken_apart(self) -> list[Sequence[Any]]:
+        """The examples one by one."""
+        return [[whole[i] for whole, *_ in self._whole] for i in range(self._n)]
+
+    def stacked(self, names: Sequence[str]) -> tuple[NDArray[Any], ...]:
+        """The batch: one array for each variable.
+
+        Args:
+            names: Names of the variables.
+
+        Raises:
+            DataError: If an example has another number of arrays, or if shapes differ.
+        """
+        if self._apart is None and len(self._whole) == len(names):
+            return tuple(whole for whole, *_ in self._whole)
+        return _stack(names, self._taken_apart() if self._apart is None else self._apart)
+
+
+def _arrays(row: Sequence[Any]) -> list[NDArray[Any]]:
+    """The values of an example as arrays; none if it is no sequence."""
+    return [np.asarray(value) for value in row] if hasattr(row, "__len__") else []
+
+
 class DataIterator:
     """An endless iterator over the batches of a source. After the last example it starts the next epoch.
 
@@ -100,7 +165,7 @@ class DataIterator:
         self._is_over = False
         self._lock = threading.RLock()
         self._reader: int | None = None  # id of the thread that is reading the source
-        self._rows: list[Sequence[Any]] = []  # examples of the batch that is being read
+        self._rows = _Rows(self._batch_size)  # examples of the batch that is being read
         self._wraps = 0
         self._turns = 0  # number of ended epochs of the source
         self._threaded = use_thread
@@ -280,7 +345,7 @@ class DataIterator:
             if _core.is_nnabla():
                 self._data_source.reset()  # The prefetched batch comes before the new epoch, as in NNabla.
                 return
-            self._ahead, self._rows, self._wraps = None, [], 0
+            self._ahead, self._rows, self._wraps = None, _Rows(self._batch_size), 0
             self._data_source.reset()
             self._data_source.apply_order()
             self._turns += 1
@@ -322,11 +387,10 @@ class DataIterator:
         if self._wraps and _core.is_nnabla():
             source.apply_order()  # NNabla fills the batch up in the previous order.
         try:
-            data = _stack(source.variables, self._rows)
-        except DataError:
-            self._rows = []  # Stacking them would fail again.
-            raise
-        self._rows, wraps, self._wraps = [], self._wraps, 0
+            data = self._rows.stacked(source.variables)
+        finally:
+            self._rows = _Rows(self._batch_size)  # Stacking them again would fail again.
+        wraps, self._wraps = self._wraps, 0
         return _Batch(data, wraps, source.position)
 
     def slice(
@@ -381,9 +445,14 @@ class DataIterator:
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
-        if cache_dir is not None and (use_cache or not _core.is_nnabla()):
-            source = DataSourceWithFileCache(source, cache_dir, shuffle=self._data_source.shuffle, rng=rng)
-        if use_cache and (cache_dir is None or _core.is_nnabla()):
+        is_nnabla = _core.is_nnabla()
+        in_files: Any = cache_dir
+        if use_cache and is_nnabla and cache_dir is None:
+            in_files = any(isinstance(each, DataSourceWithFileCache) for each in _below(source))
+        if in_files and (use_cache or not is_nnabla):
+            prefix = f"cache_sliced_{slice_start:08d}_{slice_end:08d}"
+            source = DataSourceWithFileCache(source, cache_dir, prefix, self._data_source.shuffle, rng)
+        if use_cache and (not in_files or is_nnabla):
             source = DataSourceWithMemoryCache(source, self._data_source.shuffle, rng)
         return DataIterator(source, self._batch_size)
 
@@ -443,8 +512,10 @@ class DataIterator:
                 raise DataError("DataIterator.set_state: expected an open iterator, got a closed one")
             if self._ahead is not None:
                 wait([self._ahead])
+            if _core.is_nnabla() and dict(state) == self.state():
+                return  # It is there, and what it has read ahead cannot be read again.
             before = self._rows, self._wraps, self._ahead
-            self._rows, self._wraps, self._ahead = [], 0, None
+            self._rows, self._wraps, self._ahead = _Rows(self._batch_size), 0, None
             try:
                 self._seek(int(state["epoch"]), int(state["position"]))
             except BaseException:
@@ -479,11 +550,25 @@ class DataIterator:
                 f"DataIterator.set_state: expected an iterator that has not read beyond epoch {epoch}, got one in "
                 f"epoch {self._turns}"
             )
-        while self._turns < epoch:
-            source._position = source.size
-            source.reset()
+        # A cache in memory holds the examples by the order in which they were read: read them again in that order.
+        reads = any(isinstance(each, DataSourceWithMemoryCache) and each._on_memory for each in _below(source))
+        n_read, is_over = 0, False
+        while (self._turns, source.position) < (epoch, position):
+            end = position if self._turns == epoch else source.size
+            step = min(end - source.position, self._batch_size - n_read % self._batch_size)
+            for _ in range(step if reads else 0):
+                source.next()
+            source._position += 0 if reads else step
+            n_read += step
+            if source.position >= source.size:
+                source.reset()
+                self._turns += 1
+                is_over = True
+            if is_over and n_read % self._batch_size == 0:
+                source.apply_order()
+                is_over = False
+        if is_over:
             source.apply_order()
-            self._turns += 1
         source._position = position
         self._epoch, self._position = epoch, position
         self._read_ahead()
@@ -499,7 +584,7 @@ class DataIterator:
 
 def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any], ...]:
     """Stack examples: one array for each variable."""
-    counts = {len(row) if hasattr(row, "__len__") else 0 for row in rows}
+    counts = {len(row) for row in rows}
     if counts != {len(names)}:
         raise DataError(
             f"data iterator: expected {len(names)} arrays in each example, got {sorted(counts)} of them in a batch"
@@ -512,6 +597,13 @@ def _stack(names: Sequence[str], rows: list[Sequence[Any]]) -> tuple[NDArray[Any
             raise DataError(f"data iterator: expected all examples of {name} to have one shape, got {sorted(shapes)}")
         data.append(np.stack(arrays))
     return tuple(data)
+
+
+def _below(source: DataSource | None) -> Iterator[DataSource]:
+    """Yields a source, and the sources that it reads in turn."""
+    while source is not None:
+        yield source
+        source = getattr(source, "_data_source", None)
 
 
 def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[int, int]:

@@ -26,13 +26,15 @@ from ..files.atomic import replacing
 from ..files.parameter_file import read_h5_arrays
 from ..files.progress import Progress
 from ..files.steady import steadily
-from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source
+from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source, copied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.random import RandomState
     from numpy.typing import NDArray
+
+    from .csv_data_source import CsvDataSource
 
 __all__ = [
     "CacheDataSource",
@@ -93,6 +95,8 @@ class CacheDataSource(DrawingDataSource):
         DataError: If the folder is not such a data set.
         OSError: If the folder cannot be read.
     """
+
+    _follows_reads = True
 
     def __init__(
         self,
@@ -174,27 +178,28 @@ class CacheDataSource(DrawingDataSource):
 
 
 class DataSourceInOrderOfFiles(DrawingDataSource):
-    """Reads a source in the orders that `DataSourceWithFileCache` would use, but without a cache.
+    """Reads a CSV file in the orders that `DataSourceWithFileCache` would use, but without a cache.
 
     Args:
-        data_source: The source to read, in its order of the current epoch.
+        data_source: The file to read, in its order of the current epoch.
         shuffle: Whether to shuffle the examples, in a new order each epoch.
         rng: Random generator of the order; None is `RandomState(313)`.
     """
 
-    def __init__(self, data_source: DataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
+    _follows_reads = True
+
+    def __init__(self, data_source: CsvDataSource, shuffle: bool = False, rng: RandomState | None = None) -> None:
         super().__init__(shuffle, rng)
         self._data_source = data_source
         self._size = data_source.size
         self._variables = data_source.variables
-        self._read_generation = data_source._generation
+        self._read_order = data_source.order
         lengths = [min(EXAMPLES, self._size - start) for start in range(0, self._size, EXAMPLES)]
         self._orders = _FileCacheOrders(lengths, shuffle, self._rng)
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         """Returns the example at a position of the order that a file cache would have in an epoch."""
-        index = int(self._orders[generation][position])
-        return self._data_source._get_data_of_generation(index, self._read_generation)
+        return self._data_source.read(int(self._read_order[self._orders[generation][position]]))
 
     def reset(self) -> None:
         """Return to the first position."""
@@ -300,7 +305,8 @@ def write_cache(
 ) -> list[tuple[str, int]]:
     """Write a data set as a folder of arrays. The names of the files depend on their contents.
 
-    A reader of an older data set in the folder therefore never gets examples of this one. Its files are removed last.
+    A reader of an older data set in the folder therefore never gets examples of this one. Its files are removed last,
+    if they have the same prefix.
 
     Args:
         source: The data set. One epoch is written, in its order.
@@ -323,7 +329,7 @@ def write_cache(
             examples = []
             for i in range(start, stop):
                 bar.to(i)
-                examples.append(source._get_data(i))
+                examples.append(copied(source._get_data(i)))
             arrays = [_stacked(*each) for each in zip(source.variables, zip(*examples, strict=True), strict=True)]
             name = f"{prefix}_{start:08d}_{stop - 1:08d}_{_digest(arrays)}.npy"
             with replacing(target / name) as temporary, temporary.open("wb") as file:
@@ -334,14 +340,11 @@ def write_cache(
     older = [row[0] for row in _rows(path) if row] if path.exists() else []
     _write_rows(target / "cache_info.csv", [(name,) for name in source.variables])
     _write_rows(path, index)
+    is_of_cache = re.compile(re.escape(prefix) + r"_\d{8}_\d{8}_[0-9a-f]{16}\.npy").fullmatch
     for name in set(older) - {name for name, _ in index}:
-        if OF_CACHES.fullmatch(name):
+        if is_of_cache(name):
             (target / name).unlink(missing_ok=True)
     return index
-
-
-OF_CACHES = re.compile(r"[^/\\]+_\d{8}_\d{8}_[0-9a-f]{16}\.npy")
-"""Names of files that `write_cache` writes."""
 
 
 def _stacked(variable: str, values: Sequence[Any]) -> NDArray[Any]:

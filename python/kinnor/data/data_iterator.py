@@ -256,10 +256,9 @@ def data_iterator_csv_dataset(
         The iterator.
     """
     given = locals()
-    source: DataSource = CsvDataSource(uri, shuffle, rng, normalize)
-    if with_file_cache is None and cache_dir is None and _core.is_nnabla():
-        source = DataSourceInOrderOfFiles(source, shuffle)
-    return _over(source, given)
+    source = CsvDataSource(uri, shuffle, rng, normalize)
+    as_in_files = with_file_cache is None and cache_dir is None and _core.is_nnabla()
+    return _over(DataSourceInOrderOfFiles(source, shuffle) if as_in_files else source, given)
 
 
 @explained("data_iterator_image_folder", ELSEWHERE)

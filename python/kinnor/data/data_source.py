@@ -308,8 +308,13 @@ class DrawingDataSource(DataSource):
 
     _orders: Orders
 
+    _follows_reads = False
+    """True if a read moves the source to the position that it reads, under NNabla's names."""
+
     def _get_data(self, position: int) -> Sequence[Any]:
         """Returns the example at a position of the current order."""
+        if self._follows_reads and _core.is_nnabla():
+            self._position = position
         return self._get_data_of_generation(position, self._generation)
 
     def reset(self) -> None:
@@ -328,6 +333,17 @@ class DrawingDataSource(DataSource):
         self._generation += 1
         self._orders.shuffle = self._shuffle
         self._orders[self._generation]
+
+
+def copied(example: Sequence[Any]) -> Sequence[Any]:
+    """An example with copies of its arrays, to keep: a loader may return one buffer again and again.
+
+    Args:
+        example: The arrays of an example.
+    """
+    if not isinstance(example, (tuple, list)):
+        return copy.copy(example)
+    return tuple(np.array(value) if isinstance(value, np.ndarray) else copy.copy(value) for value in example)
 
 
 def check_source(op: str, source: Any) -> None:
@@ -433,6 +449,7 @@ class DataSourceWithMemoryCache(DataSource):
         self._orders = Orders(self._size, shuffle, self._rng, first_is_plain=_core.is_nnabla() or data_source.shuffle)
         self._turns = -1
         self._order: NDArray[np.int64] | None = np.arange(self._size) if _core.is_nnabla() else None
+        self._in_turn: list[Sequence[Any]] = []  # NNabla's cache: examples by the order in which they were read
 
     @property
     def _on_memory(self) -> bool:
@@ -447,9 +464,22 @@ class DataSourceWithMemoryCache(DataSource):
         """Returns the example at a position of the current order, from the cache once it is filled."""
         if self._order is None:
             return self._get_data_of_generation(position, self._generation)
+        self._position = position
         if self._cache is None:
             return self._data_source._get_data(position)
-        return self._cached(self._cache, int(self._order[position]))
+        return self._as_nnabla(position, int(self._order[position]))
+
+    def _as_nnabla(self, position: int, index: int) -> Sequence[Any]:
+        """An example from NNabla's cache, which takes the number of examples read so far for the next index.
+
+        Programs that skip positions, such as slices, get the examples that NNabla gives them.
+        """
+        with self._loading:
+            if index < len(self._in_turn):
+                return self._in_turn[index]
+            example = copied(self._data_source._get_data(position))
+            self._in_turn.append(example)
+            return example
 
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         """Returns the example at a position of an epoch's order, from the cache once it is filled."""
@@ -462,7 +492,7 @@ class DataSourceWithMemoryCache(DataSource):
         if index not in cache:
             with self._loading:
                 if index not in cache:
-                    cache[index] = self._data_source._get_data_of_generation(index, self._cached_generation)
+                    cache[index] = copied(self._data_source._get_data_of_generation(index, self._cached_generation))
         return cache[index]
 
     def close(self) -> None:
@@ -470,6 +500,7 @@ class DataSourceWithMemoryCache(DataSource):
         if not self._closed:
             self._data_source.close()
             self._cache = None
+            self._in_turn = []
         super().close()
 
     def reset(self) -> None:
@@ -488,6 +519,7 @@ class DataSourceWithMemoryCache(DataSource):
         if self._position == 0:
             self._turns = -1
         else:
+            self._data_source._position = self._position
             self._data_source.reset()
 
     def apply_order(self) -> None:
@@ -546,8 +578,7 @@ class SlicedDataSource(DataSource):
         self._variables = data_source.variables
         self._slice_start = start
         self._slice_end = end
-        # In NNabla a slice of a memory cache has no order of its own: it returns examples of other slices.
-        self._as_nnabla = _core.is_nnabla() and not isinstance(data_source, DataSourceWithMemoryCache)
+        self._as_nnabla = _core.is_nnabla()
         self._generation = 0 if self._as_nnabla else data_source._generation
         self._size = end - start
         has_orders = shuffle and not knows_epochs(data_source) and not self._as_nnabla
@@ -560,8 +591,9 @@ class SlicedDataSource(DataSource):
     def _get_data_of_generation(self, position: int, generation: int) -> Sequence[Any]:
         """Returns the example at a position of the slice, in an epoch's order."""
         position = self._slice_start + int(self._orders[generation][position])
-        if self._as_nnabla and isinstance(self._data_source, DrawingDataSource):
-            return self._data_source._get_data(position)  # In the order drawn by its `reset`.
+        inner = self._data_source
+        if self._as_nnabla and isinstance(inner, (DrawingDataSource, DataSourceWithMemoryCache, SlicedDataSource)):
+            return inner._get_data(position)  # NNabla has one order of these sources at a time.
         return self._data_source._get_data_of_generation(position, generation)
 
     def reset(self) -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from .. import _check, _core
-from .data_source import DataError, DataSource, check_source, knows_epochs
+from .data_source import DataError, DataSource, check_source, copied, knows_epochs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,13 +72,16 @@ class DataSourceWithWorkers(DataSource):
             for each in range(position, min(position + window, self._size)):
                 key = (generation, each)
                 if key not in self._ahead:
-                    read = self._data_source._get_data_of_generation
-                    self._ahead[key] = self._pool.submit(read, each, generation)
+                    self._ahead[key] = self._pool.submit(self._read, each, generation)
             found = self._ahead.pop((generation, position))
             while len(self._ahead) > 4 * window:  # Readers that went elsewhere have left examples behind.
                 _, left = self._ahead.popitem(last=False)
                 left.cancel()
         return found.result()
+
+    def _read(self, position: int, generation: int) -> Sequence[Any]:
+        """Reads an example in a thread."""
+        return copied(self._data_source._get_data_of_generation(position, generation))
 
     def close(self) -> None:
         """End the threads and close the source that is read."""

@@ -6,7 +6,8 @@ they are bytes, which is much faster for large arrays, and maps are lists of ent
 
 from __future__ import annotations
 
-from functools import cache
+import copyreg
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -60,12 +61,23 @@ def _classes(as_bytes: bool) -> SimpleNamespace:
                 entry.ClearField("options")  # turns a map into a list of entries, which keeps their order
     pool = descriptor_pool.DescriptorPool()  # a separate pool, as NNabla may be loaded in the same process
     pool.AddSerializedFile(described.SerializeToString())
-    return SimpleNamespace(
-        **{
-            message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(message.name))
-            for message in described.message_type
-        }
-    )
+    made = {
+        message.name: message_factory.GetMessageClass(pool.FindMessageTypeByName(message.name))
+        for message in described.message_type
+    }
+    for name, kind in made.items():
+        copyreg.pickle(kind, partial(_reduced, as_bytes, name))
+    return SimpleNamespace(**made)
+
+
+def _reduced(as_bytes: bool, name: str, message: Any) -> tuple[Any, ...]:
+    """A message in the form that `pickle` writes: the classes are made at run time, so that no module has them."""
+    return _unpickled, (as_bytes, name, message.SerializeToString())
+
+
+def _unpickled(as_bytes: bool, name: str, content: bytes) -> Any:
+    """The message that `_reduced` described."""
+    return getattr(arrays() if as_bytes else messages(), name).FromString(content)
 
 
 def array(message: Any) -> NDArray[Any]:

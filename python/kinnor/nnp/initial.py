@@ -29,13 +29,25 @@ _NORMAL = {
     "Glorot": I.calc_normal_std_glorot,
 }
 """The function that computes the standard deviation of each type of normal initializer."""
-_LAYERS: dict[str, Callable[[Sequence[int]], tuple[int, int, tuple[int, ...]]]] = {
-    "Affine": lambda shape: (shape[0], prod(shape[1:]), (1, 1)),
-    "Convolution": lambda shape: (shape[-3], shape[0], tuple(shape[-2:])),
-    "CLConv": lambda shape: (shape[-1], shape[0], tuple(shape[1:3])),
-}
-"""Functions from a weight's shape to its numbers of input maps and output maps, and its kernel."""
 
+
+def _affine(shape: Sequence[int]) -> tuple[int, int, tuple[int, ...]]:
+    """The numbers of input and output maps of the weight of an affine layer, and its kernel."""
+    return shape[0], prod(shape[1:]), (1, 1)
+
+
+def _convolution(shape: Sequence[int]) -> tuple[int, int, tuple[int, ...]]:
+    """The same for a convolution."""
+    return shape[-3], shape[0], tuple(shape[-2:])
+
+
+def _channel_last(shape: Sequence[int]) -> tuple[int, int, tuple[int, ...]]:
+    """The same for a convolution whose channels are the last axis."""
+    return shape[-1], shape[0], tuple(shape[1:3])
+
+
+_LAYERS = {"Affine": _affine, "Convolution": _convolution, "CLConv": _channel_last}
+"""Functions from a weight's shape to its numbers of input maps and output maps, and its kernel."""
 
 LARGEST = 1e30
 """Largest multiplier: keeps random values far from the largest float32."""
@@ -60,7 +72,7 @@ def read(message: Any, rng: RandomState) -> Callable[[Sequence[int]], NDArray[An
     if not abs(multiplier) <= LARGEST:
         raise NetworkError(f"initializer {kind}: expected a multiplier of at most {LARGEST:g}, got {multiplier:g}")
     if kind == "Range":
-        return partial(_times, multiplier, lambda shape: I.RangeInitializer(0, 1)(shape))
+        return partial(_times, multiplier, I.RangeInitializer(0, 1))
     if kind == "Uniform":
         return I.UniformInitializer((-abs(multiplier), abs(multiplier)), rng=rng)
     if kind == "Normal":

@@ -51,6 +51,10 @@ class NetworkVariable:
     def __repr__(self) -> str:
         return f"<{self.type} {self.name!r} {self.shape}>"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the state to copy or pickle, without the built graph."""
+        return {**self.__dict__, "variable_instance": None}
+
     @property
     def proto(self) -> Any:
         """The node as a `Variable` message."""

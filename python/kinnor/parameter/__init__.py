@@ -70,7 +70,7 @@ def is_learned(variable: Variable) -> bool:
 # --- Scopes
 
 
-class parameter_scope(tree.Entered, ContextDecorator):
+class parameter_scope(tree.Entered, ContextDecorator, metaclass=modes.ScopeClass):
     """Register the parameters of a `with` block, or of a decorated function's calls, under a name.
 
     Entering returns the scope, a dict from names to variables and scopes.
@@ -96,6 +96,7 @@ class parameter_scope(tree.Entered, ContextDecorator):
         # Most names are a single step. Dynamic programs repeat this call, so it does little else.
         self.names = [name] if type(name) is str and name and "/" not in name else tree.split("parameter_scope", name)
         self.start = scope
+        self.owners = []
 
 
 def _this_scope() -> Callable[[], AbstractContextManager[object]]:
@@ -478,8 +479,9 @@ def _initial(op: str, name: str, shape: Sequence[int] | None, initializer: Initi
     elif callable(initializer):
         values = np.asarray(initializer(list(shape or ())))
     else:
+        hint = "; kinnor.initializer has them, such as UniformInitializer()" if isinstance(initializer, str) else ""
         raise ParameterError(
-            f"{op}: expected `initializer` of {name!r} to be a function or an array, got {initializer!r}"
+            f"{op}: expected `initializer` of {name!r} to be a function or an array, got {initializer!r}{hint}"
         )
     if shape is not None and values.shape != tuple(shape):
         raise ParameterError(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._check import LEVELS, LONGEST, check_paths, split
 from .._core import ParameterError
+from ..modes import check_owner, owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -67,12 +68,14 @@ def here() -> Scope:
 class Entered:
     """A context manager that enters a scope. One object may be entered repeatedly, also nested and by several tasks."""
 
-    __slots__ = ("names", "start")
+    __slots__ = ("names", "owners", "start")
 
     names: list[str]
     """The path from `start`."""
     start: Scope | None
     """The scope to start from; None for the current one."""
+    owners: list[Any]
+    """The threads and tasks that entered it."""
 
     def __enter__(self) -> Scope:
         outer = _place.get()
@@ -80,14 +83,17 @@ class Entered:
         with lock:
             inner = enter("parameter_scope", outer[0] if start is None else start, self.names)
         _place.set((inner, self, outer, outer[3]))
+        self.owners.append(owner())
         return inner
 
     def __exit__(self, *error: object) -> None:
         place = _place.get()
         if place[1] is self and place[2] is not None:  # the common case
             _place.set(place[2])
+            self.owners.pop()
         else:
             self._leave()
+            check_owner("parameter_scope", self.owners)
 
     def _leave(self) -> None:
         """Leaves the innermost scope of this task that this object has entered, even if inner scopes are open."""

@@ -8,22 +8,20 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ..._core import Variable
-from ..._graph_pool import GraphPool
+from ..._graph_pool import MOST_GRAPHS, GraphCache, GraphPool
 from ..read.containers import leaves, parts
-from .stages import MOST_GRAPHS, keep
+from .static_graph import StaticGraph
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
-    from .static_graph import StaticGraph
-
-__all__ = ["GraphCache"]
+__all__ = ["ShapeCache"]
 
 _MOST_LEFT = 256
 """Limit on the shapes that are remembered after their graph was given inputs of other lengths."""
 
 
-class GraphCache:
+class ShapeCache(GraphCache[StaticGraph]):
     """Caches the graphs of a model. Only the lookup of `known` is safe without the lock of the model.
 
     Attributes:
@@ -33,21 +31,16 @@ class GraphCache:
     """
 
     def __init__(self) -> None:
-        self.graphs: dict[Any, StaticGraph] = {}
-        self.pools: dict[Any, GraphPool[StaticGraph]] = {}
+        super().__init__()
         self.known: dict[Any, GraphPool[StaticGraph]] = {}
         # Keys whose graph was given inputs of other lengths.
         self._left: dict[Any, None] = {}
         # The parameters that graphs read, including graphs that are out of the cache but still run.
         self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
 
-    def __reduce__(self) -> tuple[type[GraphCache], tuple[()]]:
-        return GraphCache, ()  # a copy of a model builds graphs of its own
-
     def forget(self) -> None:
         """Empties the cache. Running calls keep their graphs."""
-        self.graphs.clear()
-        self.pools.clear()
+        super().forget()
         self.known.clear()
         self._left.clear()
 
@@ -58,14 +51,9 @@ class GraphCache:
             key: The key.
             graph: The graph. The caller puts it into the pool after its use.
         """
-        pool = self.pools.get(key)
-        if pool is None:
-            pool = GraphPool()
-            keep(self.graphs, key, graph)
-            self.pools = {k: self.pools.get(k, pool) for k in self.graphs}
+        if key not in self.pools:
             self.known.clear()
-        pool.add()
-        return pool
+        return super().add(key, graph)
 
     def note_known(self, given: Mapping[str, Any], pool: GraphPool[StaticGraph]) -> None:
         """Enters a pool for the fast lookup, if all inputs are arrays.

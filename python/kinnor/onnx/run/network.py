@@ -3,50 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._core import CallError, Error, Variable
-from ..._graph_pool import BuildLock, GraphPool
-from ...display import Parameters
-from ...files.progress import each
+from ..._core import Error, Variable
+from ..._graph_pool import GraphPool
+from ...core.loaded import LoadedNetwork
 from ...files.steady import steadily
 from ...rewrite.folding import Folding
 from ..read import reading
 from ..read.array_function import DIFFERENTIATES
-from ..read.building import Builder, constant, outputs_of
+from ..read.building import Builder, outputs_of
 from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
 from ..read.described import described, metadata_of
 from ..read.following import Following
-from ..read.message import TensorFile
-from ..read.originals import Originals
-from ..read.trained import Uses, constant_nodes
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
-from .graph_cache import GraphCache
+from .graph_cache import ShapeCache
 from .stages import StageEndsError, Stages, readable
+from .static_graph import StaticGraph
+from .weights import Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-    from typing_extensions import Self
-
-    from .static_graph import StaticGraph
+    from ..read.message import TensorFile
 
 __all__ = ["Model", "load"]
 
 _WITH_LEVELS = ("QGemm", "QuantizeLinear")
 """Operators that quantize with a constant scale."""
 
-_FROZEN = {"BatchNormalization": (3, 4)}
-"""Inputs that are running statistics and are not trained."""
 
-
-class Model:
+class Model(LoadedNetwork[StaticGraph]):
     """A network from an ONNX file, called like a function.
 
     Called with arrays it returns arrays. It builds a static graph for each new combination of input shapes and caches
@@ -86,63 +77,30 @@ class Model:
         proto = reading.inlined(proto)
         reading.check(proto)
         graph = proto.graph
-        self._constants: dict[str, Value] = {}
-        frozen = {name for node in graph.node for name in _frozen_inputs(node)}
-        self._parameters: OrderedDict[str, Variable] = OrderedDict()
-        uses = Uses(graph)
-        tensors = tensors or TensorFile()
-        with tensors.opened() as content:
-            self._originals = Originals(tensors.path if any(map(tensors.place, graph.initializer)) else None)
-            for tensor in each(graph.initializer, "read ONNX"):
-                array, place = reading.array_of(tensor, folder, content(tensor)), tensors.place(tensor)
-                is_parameter = uses.is_parameter(tensor.name, array)
-                self._constants[tensor.name] = (
-                    self._parameter(tensor.name, array, tensor.name not in frozen) if is_parameter else constant(array)
-                )
-                if place is not None and tensor.name in self._parameters:
-                    self._originals.add(self._parameters[tensor.name], place, array)
-        moved = constant_nodes(graph, uses, folder)
-        for name, array in moved.items():
-            self._constants[name] = self._parameter(name, array, True)
+        self._weights = Weights(proto, folder, tensors)
+        constants = self._weights.constants
         vocabulary = {text: at for at, text in enumerate(reading.strings_of(graph))}
-        self._types: dict[str, InputType] = {}
-        for held in graph.input:
-            if held.name not in self._constants:
-                self._types[held.name] = input_type(held.type, held.name, vocabulary)
-        self.inputs = list(self._types)
-        self.outputs = [held.name for held in graph.output]
-        self.input_info = tuple(described(held) for held in graph.input if held.name in self._types)
+        given = [held for held in graph.input if held.name not in constants]
+        self._types: dict[str, InputType] = {held.name: input_type(held.type, held.name, vocabulary) for held in given}
+        super().__init__("onnx.Model", list(self._types), [held.name for held in graph.output], ShapeCache())
+        self.input_info = tuple(map(described, given))
         self.output_info = tuple(map(described, graph.output))
         self.metadata = metadata_of(proto)
         self._fixed: frozenset[str] = frozenset()
         self._is_computed_at_once = False
         # Index of the node that ends the first stage because shapes depend on its input values.
         self._split: int | None = None
-        self._lock = BuildLock("onnx.Model")
-        self._cache = GraphCache()
         # Layers of levels are found by shapes.
         self._may_follow = bool(self.inputs) and not any(
             "QLinear" in node.op_type or node.op_type in _WITH_LEVELS for node in graph.node
         )
-        self._proto = reading.without_arrays(proto, moved)
-        floats = [value.variable for value in self._constants.values() if value.dtype.kind == "f"]
-        folding = Folding(floats, self._restore)
-        self._stages = Stages(
-            self._proto.graph, Builder(self._proto, folder, self._constants), self._constants, folding
-        )
+        self._proto = reading.without_arrays(proto, self._weights.moved)
+        floats = [value.variable for value in constants.values() if value.dtype.kind == "f"]
+        folding = Folding(floats, self._weights.restore)
+        self._stages = Stages(self._proto.graph, Builder(self._proto, folder, constants), constants, folding)
 
     def __repr__(self) -> str:
         return f"<onnx.Model {self._proto.graph.name!r} {self.inputs} -> {self.outputs}>"
-
-    def _parameter(self, name: str, array: NDArray[Any], is_trained: bool) -> Value:
-        """Registers an array as a parameter."""
-        parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
-        self._parameters[name] = parameter
-        return Value(parameter, array.dtype, is_parameter=True, restore=self._restore)
-
-    def _restore(self, wanted: Iterable[Variable]) -> None:
-        """Reloads the values of freed parameters among variables."""
-        self._originals.restore(wanted)
 
     @property
     def shapes(self) -> dict[str, tuple[int | None, ...] | None]:
@@ -159,84 +117,41 @@ class Model:
             OnnxError: If parameters must be reloaded, and the file has changed.
         """
         with self._lock.held():
-            self._originals.restore()
+            self._weights.restore()
         proto = type(self._proto)()
         proto.CopyFrom(self._proto)
-        return proto, {key: value.array for key, value in self._constants.items()}
+        return proto, {key: value.array for key, value in self._weights.constants.items()}
 
-    def get_parameters(self, grad_only: bool = False) -> Parameters:
-        """The parameters by name, for `solver.set_parameters`. Access ends folding.
+    def _all_parameters(self) -> Mapping[str, Variable]:
+        """All parameters by name."""
+        return self._weights.parameters
 
-        Args:
-            grad_only: Whether to leave out parameters that need no gradient.
+    def _is_trained(self, name: str, variable: Variable) -> bool:
+        """False for running statistics."""
+        return name not in self._weights.statistics
+
+    def _unfold(self) -> None:
+        """Ends folding and drops the folded graphs, because parameters may change from now on.
 
         Raises:
             OnnxError: If parameters must be reloaded, and the file has changed.
         """
-        with self._lock.held():
-            self._unfold()
-        return Parameters((key, x) for key, x in self._parameters.items() if x.need_grad or not grad_only)
-
-    def named_parameters(self) -> Iterator[tuple[str, Variable]]:
-        """The parameters that can be trained, with their names. Access ends folding.
-
-        Running statistics are left out; `get_parameters` has them.
-
-        Yields:
-            Name and variable.
-        """
-        frozen = {name for node in self._proto.graph.node for name in _frozen_inputs(node)}
-        for name, variable in self.get_parameters().items():
-            if name not in frozen:
-                yield name, variable
-
-    def parameters(self) -> Iterator[Variable]:
-        """The parameters that can be trained, frozen ones included. Access ends folding.
-
-        Yields:
-            Variables in the order of the file.
-        """
-        for _, variable in self.named_parameters():
-            yield variable
-
-    def train(self, mode: bool = True) -> Self:
-        """Does nothing: the operators of a file compute the same in training and in evaluation.
-
-        Args:
-            mode: Not looked at.
-
-        Returns:
-            The model.
-        """
-        return self
-
-    def eval(self) -> Self:
-        """Does nothing, as `train`.
-
-        Returns:
-            The model.
-        """
-        return self
-
-    def _unfold(self) -> None:
-        """Ends folding and drops the folded graphs, because parameters may change from now on."""
         if self._stages.folding is not None:
-            self._originals.restore()
-            self._originals = Originals()
+            self._weights.keep()
             self._stages.folding = None
             self._cache.forget()
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns the state to copy or pickle: all parameters, and no built graphs."""
         with self._lock.held():
-            self._originals.restore()  # a copy has its parameters in memory
-        return {**self.__dict__, "_originals": Originals()}
+            self._weights.restore()
+        return self.__dict__
 
     def _release(self) -> None:
         """Frees parameters that no graph reads, unless later stages of the model are still to be built."""
         if self._stages.folding is None or self._split is not None or self._is_computed_at_once:
             return
-        self._originals.release(self._cache.taken())
+        self._weights.release(self._cache.taken())
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Compute the outputs.
@@ -273,10 +188,7 @@ class Model:
                         return graph.run(arrays)
                     finally:
                         pool.give(graph)
-        given = dict(zip(self.inputs, args, strict=False))
-        if len(args) > len(self.inputs) or given.keys() & named.keys() or {*given, *named} != set(self.inputs):
-            raise CallError(f"onnx.Model: expected inputs {self.inputs}, got {len(args)} and {list(named)}")
-        given.update(named)
+        given = self._given(args, named)
         given = {name: self._types[name].checked(name, given[name]) for name in self.inputs}
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
@@ -290,13 +202,8 @@ class Model:
                     DIFFERENTIATES.reset(token)
             made = [_variables(value) for _, value in outputs_of(self._proto.graph, values)]
             return made[0] if len(made) == 1 else tuple(made)
-        pool = self._cache.pools.get(self._key(given))
-        taken = pool.take() if pool is not None else None
-        if pool is None or taken is None:
-            with self._lock.held():
-                self._stages.begin()
-                pool, taken = self._graph(given, tensors)
-        return self._run(pool, taken, [tensors[name] for name in taken.names], tensors)
+        pool, graph = self._taken(self._key(given), lambda: self._graph(given))
+        return self._run(pool, graph, [tensors[name] for name in graph.names], tensors)
 
     def _run(
         self,
@@ -325,18 +232,13 @@ class Model:
             (name, x.shape, x.dtype.str, x.tobytes() if name in self._fixed else None) for name, x in tensors
         )
 
-    def _graph(
-        self, given: Mapping[str, Any], tensors: Mapping[str, Any]
-    ) -> tuple[GraphPool[StaticGraph], StaticGraph]:
-        """A free graph for input arrays, and the pool to return it to.
+    def _graph(self, given: Mapping[str, Any]) -> tuple[GraphPool[StaticGraph], StaticGraph]:
+        """Builds a graph for input arrays. Returns it and the pool to return it to.
 
         If shapes depend on computed values, it is the first stage only.
         """
-        pool = self._cache.pools.get(self._key(given))
-        graph = None if pool is None else pool.free()
-        if pool is not None and graph is not None:
-            return pool, graph
-        if pool is None and (moved := self._moved(given)) is not None:
+        self._stages.begin()
+        if self._key(given) not in self._cache.pools and (moved := self._moved(given)) is not None:
             return moved
         while True:
             try:
@@ -345,15 +247,15 @@ class Model:
             except StageEndsError as end:
                 self._split = end.at  # with these shapes, an earlier node needs values
         if self._split is not None or self._is_computed_at_once:
-            self._originals.restore()  # later stages may read any parameter
+            self._weights.restore()  # later stages may read any parameter
         if self._is_computed_at_once:
             return GraphPool(), self._stages.graph(inputs, values)
         graph = self._stages.graph(inputs, values, self._split, following)
         # The key is computed again, as building may have found inputs on which shapes depend.
         pool = self._cache.add(self._key(given), graph)
-        taken = self._cache.read_by(graph, set(self._parameters.values()))
+        taken = self._cache.read_by(graph, set(self._weights.parameters.values()))
         self._cache.note_taken(pool, taken)
-        self._restore(taken)
+        self._weights.restore(taken)
         self._release()
         self._note_known(given, pool)
         return pool, graph
@@ -387,9 +289,10 @@ class Model:
         tensors = parts(given)
         while True:
             inputs: list[tuple[str, Variable]] = []
-            values: dict[str, Value | None] = dict(self._constants)
+            values: dict[str, Value | None] = dict(self._weights.constants)
             if self._is_computed_at_once:
-                values.update((key, Value(self._constants[key].static())) for key in self._parameters)
+                weights = self._weights
+                values.update((key, Value(weights.constants[key].static())) for key in weights.parameters)
             for name in self.inputs:
                 words = self._types[name].vocabulary
 
@@ -436,11 +339,6 @@ class Model:
                     ) from None
                 self._fixed |= names
                 self._cache.forget()
-
-
-def _frozen_inputs(node: Any) -> list[str]:
-    """The names of the inputs of a node that are running statistics."""
-    return [node.input[i] for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)]
 
 
 def _variables(value: Value) -> Any:

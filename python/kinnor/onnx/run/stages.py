@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._core import Variable, forward_all
+from ..._graph_pool import keep
 from ...modes import auto_forward
 from ..read import reading
 from ..read.building import outputs_of
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from ..read.building import Builder
     from ..read.following import Following
 
-__all__ = ["MOST_GRAPHS", "StageEndsError", "Stages", "keep", "readable"]
-
-MOST_GRAPHS = 8
-"""Limit on cached graphs, one for each combination of shapes."""
+__all__ = ["StageEndsError", "Stages", "readable"]
 
 
 class StageEndsError(NeedsValuesError):
@@ -283,19 +281,6 @@ def _compute(held: list[Value]) -> None:
     forward_all([value.variable for value in held if value.variable.parent is not None])
     for value in held:
         value.becomes(numbers(value))
-
-
-def keep(graphs: dict[Any, StaticGraph], key: Any, graph: StaticGraph) -> None:
-    """Adds a graph to a cache. If the cache is full, its oldest graph is removed.
-
-    Args:
-        graphs: The cache.
-        key: The key.
-        graph: The graph.
-    """
-    if len(graphs) >= MOST_GRAPHS:
-        del graphs[next(iter(graphs))]
-    graphs[key] = graph
 
 
 def _is_array(value: Value | None) -> bool:
