@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from . import footprint, published, report
-from .contenders import PEERS, ROOT, Contender, Failed, Row, forms, installed
+from .contenders import OF_DTYPE, PEERS, ROOT, Contender, Failed, Row, forms, installed
 from .workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -27,13 +27,18 @@ def options() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="leave out the others; none: Kinnor alone")
     parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes a minute a workload")
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=[*WORKLOADS], help="workloads")
+    parser.add_argument("--dtype", choices=OF_DTYPE, default="float32", help="bfloat16: mixed precision")
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.4, help="of each contender in each round")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, help="default: `results`, or `results/bfloat16` for that type")
     parser.add_argument("--publish", action="store_true", help="show it on the page about speed in docs/guide as well")
     parser.add_argument("--quick", action="store_true", help="Kinnor alone, on tiny sizes: whether all this works")
     chosen = parser.parse_args()
+    of_dtype = "" if chosen.dtype == "float32" else chosen.dtype
+    chosen.output = chosen.output or Path(__file__).parent / "results" / of_dtype
+    if chosen.publish and of_dtype:
+        parser.error("--publish: expected float32, which the page shows, got --dtype bfloat16")
     if chosen.publish and (chosen.quick or chosen.peers == []):
         parser.error("--publish: expected peers to be measured beside, got --quick or --peers without any")
     if chosen.quick:
@@ -46,6 +51,7 @@ def peers_of(chosen: argparse.Namespace) -> list[str]:
     if chosen.peers == []:
         return []
     found = [name for name in installed(chosen.python) if chosen.peers is None or name in chosen.peers]
+    found = [name for name in found if name in OF_DTYPE[chosen.dtype]]
     if not found:
         sys.exit(
             f"no peers: {chosen.python} has none of {', '.join(chosen.peers or PEERS)}.\n"
@@ -73,7 +79,7 @@ def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, b
             python = sys.executable if framework == "kinnor" else chosen.python
             for form in forms(framework, workload, chosen.compile):
                 bar.set_description(f"{name}, {threads} threads: {framework} {form}")
-                contender = Contender(Row(name, threads, framework, form), python, chosen.quick)
+                contender = Contender(Row(name, threads, framework, form, dtype=chosen.dtype), python, chosen.quick)
                 contenders.append(contender)
                 attempt(contender, "start")
                 bar.update()

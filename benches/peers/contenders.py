@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PEERS = ("torch", "jax", "tensorflow")
+OF_DTYPE = {"float32": PEERS, "bfloat16": ("torch",)}
+"""The peers that train in a type. In bfloat16, only PyTorch converts a float32 program by itself."""
 PLAIN, NAMED = "static", "static, named"
 DYNAMIC, DYNAMIC_NAMED = "dynamic", "dynamic, named"
 RUN_AT_ONCE = (DYNAMIC, DYNAMIC_NAMED, "eager", "channels last")
@@ -62,6 +64,7 @@ class Row:
         baseline: MiB in use after importing the framework.
         peak: The peak in MiB after that.
         failure: The reason, if there are no figures.
+        dtype: "float32", or "bfloat16" for mixed precision.
     """
 
     workload: str
@@ -75,6 +78,7 @@ class Row:
     peak: float = float("nan")
     build_seconds: float = float("nan")
     failure: str = ""
+    dtype: str = "float32"
 
     @property
     def who(self) -> str:
@@ -97,7 +101,8 @@ class Contender:
 
     def __init__(self, row: Row, python: Path | str = sys.executable, is_small: bool = False) -> None:
         self.row = row
-        arguments = [row.framework, row.form, row.workload, str(row.threads), *["--small"] * is_small]
+        what = [row.framework, row.form, row.workload, str(row.threads)]
+        arguments = [*what, "--dtype", row.dtype, *["--small"] * is_small]
         path = [str(ROOT), *([] if row.framework != "kinnor" else os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(

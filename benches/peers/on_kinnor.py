@@ -210,6 +210,8 @@ def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variab
     holds_names = bool(naming)
     nn.clear_parameters()
     nn.set_auto_forward(False)
+    if workload.dtype != "float32":
+        nn.set_default_context(nn.Context([f"cpu:{workload.dtype}"]))
     x, t = (nn.Variable(array.shape) for array in workload.batches[0])
     model = Model(workload, holds_names)
     loss = model(x, t)

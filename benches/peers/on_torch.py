@@ -249,9 +249,12 @@ def training(workload: Workload, form: str) -> tuple[Callable[[Tensors], torch.T
     run = torch.compile(model) if form == "compile" else model
     criterion = F.cross_entropy if workload.is_classifier else F.mse_loss
 
+    is_mixed = workload.dtype != "float32"
+
     def step(batch: Tensors) -> torch.Tensor:
         x, t = batch
-        loss = criterion(run(x), t)
+        with torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
+            loss = criterion(run(x), t)
         solver.zero_grad()
         loss.backward()
         solver.step()

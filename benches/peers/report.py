@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from .contenders import Row
     from .footprint import Footprint
 
-TOLERANCE = 1e-3
-"""Relative tolerance of losses to Kinnor's."""
+TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2}
+"""Relative tolerance of losses to Kinnor's, by type."""
 
 MOST_WITH_NAMES = 1.3
 """Limit of the relative time with every variable held by a name."""
@@ -27,9 +27,9 @@ MOST_WITH_NAMES = 1.3
 COLOURS = {"kinnor": "#c0392b", "torch": "#e08e0b", "jax": "#2e86c1", "tensorflow": "#7d6608"}
 
 
-def agree(a: Sequence[float], b: Sequence[float]) -> bool:
-    """True if two lists of losses are equal up to rounding."""
-    return len(a) == len(b) and all(abs(x - y) <= TOLERANCE * abs(y) for x, y in zip(a, b, strict=True))
+def agree(a: Sequence[float], b: Sequence[float], dtype: str = "float32") -> bool:
+    """True if two lists of losses are equal up to rounding in a type."""
+    return len(a) == len(b) and all(abs(x - y) <= TOLERANCES[dtype] * abs(y) for x, y in zip(a, b, strict=True))
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -88,7 +88,7 @@ def void(rows: Iterable[Row]) -> list[Row]:
     rows = list(rows)
     reference = next((row.losses for row in rows if row.form == PLAIN and not row.failure), [])
     for row in rows:
-        if not row.failure and not agree(row.losses, reference):
+        if not row.failure and not agree(row.losses, reference, row.dtype):
             row.failure = f"losses {row.losses}, Kinnor's {reference}"
     return [row for row in rows if row.failure]
 

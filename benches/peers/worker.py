@@ -1,6 +1,6 @@
 """One process of the comparison: trains one workload in one framework, on request of its parent.
 
-    python -m benches.peers.worker FRAMEWORK FORM WORKLOAD THREADS [--small]
+    python -m benches.peers.worker FRAMEWORK FORM WORKLOAD THREADS [--dtype bfloat16] [--small]
 
 It writes a line of JSON after the first steps, and one for each `measure SECONDS` that it reads. It writes the
 last one at the end of its input.
@@ -15,6 +15,7 @@ import sys
 import time
 import warnings
 from contextlib import suppress
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("form")
     parser.add_argument("workload")
     parser.add_argument("threads", type=int)
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
 
@@ -74,7 +76,7 @@ def main() -> None:
 
     from .workloads import WORKLOADS
 
-    workload = WORKLOADS[arguments.workload](arguments.small)
+    workload = replace(WORKLOADS[arguments.workload](arguments.small), dtype=arguments.dtype)
     started = time.perf_counter()
     if arguments.framework == "kinnor":
         # A warning can mean wrong numbers, such as a value that changed before its gradient was computed.

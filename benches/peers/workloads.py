@@ -37,6 +37,7 @@ class Workload:
         flattened: (channels, height, width) of images that are flattened before the layer of that name.
         sizes: Sizes that the model needs besides the shapes of its weights.
         is_small_work: True if calls cost more than arithmetic. Dynamic mode is then a target of its own.
+        dtype: "float32", or "bfloat16" for mixed precision: parameters and sums stay in float32.
     """
 
     model: str
@@ -48,6 +49,7 @@ class Workload:
     flattened: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     is_small_work: bool = False
+    dtype: str = "float32"
 
     def channels_last(self) -> Workload:
         """Returns the workload with the channel axis last.

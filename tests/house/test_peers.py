@@ -62,6 +62,21 @@ def test_quick_run(tmp_path):
     assert (tmp_path / "peers.md").read_text().count("| mlp 64 ") == 6
 
 
+def test_mixed_precision_runs_with_losses_near_those_of_float32(tmp_path):
+    found = {}
+    for dtype in ("float32", "bfloat16"):
+        command = ["-m", "benches.peers", "--quick", "--dtype", dtype, "--output", tmp_path / dtype]
+        only = ["--only", "mlp 64", "lenet", "transformer"]
+        done = subprocess.run([sys.executable, *command, *only], cwd=ROOT, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0 and "void" not in done.stdout, done.stdout + done.stderr
+        rows = json.loads((tmp_path / dtype / "peers.json").read_text())["rows"]
+        assert {r["dtype"] for r in rows} == {dtype}
+        found[dtype] = [r["losses"] for r in rows]
+    assert found["float32"] != found["bfloat16"]
+    for a, b in zip(*found.values(), strict=True):
+        assert report.agree(a, b, "bfloat16")
+
+
 def test_without_peers_it_says_how_to_get_some(tmp_path):
     """Without other frameworks, the comparison fails and names the command that installs them."""
     assert installed(tmp_path / "python") == []
