@@ -33,7 +33,9 @@ def run(x, w, gy, function):
     return [y.d.copy(), a.g.copy(), b.g.copy()]
 
 
-@pytest.mark.parametrize("function", [F.affine, F.matmul, F.batch_matmul])
+@pytest.mark.parametrize(
+    "function", [F.affine, F.batch_matmul, lambda a, b: a @ b], ids=["affine", "batch_matmul", "@"]
+)
 @pytest.mark.parametrize("name", LIMITS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_errors_stay_within_the_documented_limits(shape, name, function):
