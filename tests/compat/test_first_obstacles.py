@@ -331,7 +331,7 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
         (lambda: F.conv2d, "did you mean 'convolution'?"),
         (lambda: F.batch_norm, "did you mean 'batch_normalization'?"),
         (lambda: F.argmax, "write kinnor.functions.max(x, axis=1, only_index=True)"),
-        (lambda: F.matmul, "write x @ y.T"),
+        (lambda: F.matmul, "write x @ w"),
         (lambda: PF.Dense, "did you mean 'affine'?"),
         (lambda: nn.functional, "did you mean 'functions'?"),
         (lambda: nn.Linear, "write kinnor."),

@@ -53,6 +53,8 @@ def names():
         "iterator": data_iterator_simple(lambda i: (values[i],), 2, 1, use_thread=False),
         "x": x,
         "y": y,
+        "w": nn.Variable.from_numpy_array(values.T),
+        "b": nn.Variable.from_numpy_array(values[:, :2]),
         "values": values,
         "index": nn.Variable.from_numpy_array(np.array([[0], [1]])),
         "mask": nn.Variable.from_numpy_array(np.ones((2, 3))),
