@@ -47,6 +47,7 @@ pub(in crate::kernels) fn are_used() -> bool {
 }
 
 /// True if tiles compute a product of `m` x `n` sums of `k` terms.
+#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub(in crate::kernels::gemm) fn multiply_matrices(size: (usize, usize, usize)) -> bool {
     #[cfg(target_arch = "x86_64")]
     return amx::pays(size) && are_used();

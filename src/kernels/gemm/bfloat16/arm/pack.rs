@@ -38,7 +38,7 @@ impl PairOperand {
     unsafe fn four(self, at: *const u8, n: usize) -> uint16x4_t {
         // SAFETY: the caller guarantees FEAT_BF16 and the elements.
         unsafe {
-            if n < 4 {
+            if n < 4 || self.is_rest {
                 let of_first = PairOperand { p: at, row: 0, col: 1, ..self };
                 let bits: [u16; 4] = std::array::from_fn(|j| if j < n { of_first.bits(0, j) } else { 0 });
                 return vld1_u16(bits.as_ptr());
