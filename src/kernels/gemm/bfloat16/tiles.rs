@@ -1,4 +1,5 @@
 //! Products of tiles for kernels that pack their own operands. Only AMX has tiles.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
 
 #[cfg(target_arch = "x86_64")]
 use super::amx;
@@ -47,7 +48,6 @@ pub(in crate::kernels) fn are_used() -> bool {
 }
 
 /// True if tiles compute a product of `m` x `n` sums of `k` terms.
-#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub(in crate::kernels::gemm) fn multiply_matrices(size: (usize, usize, usize)) -> bool {
     #[cfg(target_arch = "x86_64")]
     return amx::pays(size) && are_used();
@@ -91,7 +91,6 @@ impl TilesInUse {
 /// For each step the left rows must have 64 bytes, and the right matrix 16 rows of 128 bytes. The sums of all 16 or 32
 /// rows must be valid, and the tiles of this thread in use.
 #[inline(always)]
-#[cfg_attr(not(target_arch = "x86_64"), allow(unused_variables))]
 pub(in crate::kernels) unsafe fn multiply(factors: &TileFactors<'_>, rows: usize, sums: TileSums) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: guaranteed by the caller.
