@@ -34,6 +34,7 @@ type States = [[f64; COLUMNS]; 3];
 /// numbers `read(line, step)`. Lines side by side are computed together if `BESIDE`, others a block of steps at a time.
 /// The functions must be `#[inline(always)]`. They own what they use, so that states stay in registers.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
 fn take_steps<const BESIDE: bool>(
     steps: Range<usize>,
     lines: usize,

@@ -130,15 +130,7 @@ impl Attention {
                     Panels::packed(q_rows.as_mut_ptr(), queries),
                 )
             };
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (i, sum) in along.iter_mut().enumerate() {
-                        let row = (head * queries + i) * depth..(head * queries + i + 1) * depth;
-                        *sum = dot(&given.gy[row.clone()], &given.y[row]);
-                    }
-                },
-            );
+            self.along(head, given, along);
             let (weights, slopes) = tiles.split_at_mut(QUERIES * KEYS);
             let first = |to: Option<Shared<T>>, n: usize| to.map(|to| to.get().wrapping_add(head * n));
             let to_q = first(to_q, queries * width);
@@ -188,6 +180,20 @@ impl Attention {
                 }
             }
         });
+    }
+
+    /// Writes the inner products of the outputs of a head and their gradients.
+    fn along<T: Float>(&self, head: usize, given: &Given<'_, T>, to: &mut [T]) {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, sum) in to.iter_mut().enumerate() {
+                    let row = head * self.queries + i;
+                    let row = row * self.depth..(row + 1) * self.depth;
+                    *sum = dot(&given.gy[row.clone()], &given.y[row]);
+                }
+            },
+        );
     }
 
     /// Turns products of queries and keys into weights, and products of gradients and values into gradients of the
@@ -263,6 +269,7 @@ fn without_hidden<T: Float>(hidden: &[bool], gy: &[T], depth: usize) -> List<T> 
 
 /// The inner product of `x` with as many elements of `y`. The products are added in lanes, so that the loop is vectorized.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
 fn dot<T: Float>(x: &[T], y: &[T]) -> T {
     let mut lanes = [T::ZERO; LANES];
     let y = &y[..x.len()];
