@@ -97,6 +97,11 @@ impl Attention {
         PhiloxKey { offset, ..key }.kept(tile.keys, p, f);
     }
 
+    /// True if a head has so few products that packing would take longer than to compute them one by one.
+    fn is_tiny(&self) -> bool {
+        self.queries * self.keys * (self.width + self.depth) <= 256
+    }
+
     /// The scale factor of kept weights.
     fn factor<T: Float>(&self) -> T {
         T::of(self.dropped.as_ref().map_or(1.0, |(p, _)| 1.0 / (1.0 - p)))

@@ -26,6 +26,7 @@ pub(super) use split::EvenSplit;
 pub(super) use tile::{Kernels, kernels, kernels_of_pairs};
 
 pub use super::epilogue::Epilogue;
+use super::simd::vectorised;
 use super::sixteen_bits::{Values, ValuesMut};
 use super::threads::{Shared, ranges};
 use super::{Float, PerFloat};
@@ -237,6 +238,33 @@ fn product<T: Float>(
     }
 }
 
+/// `c = a b`, or `c += a b` if `accumulate` is set, element by element if all numbers are given exactly.
+fn tiny_product<T: Float>(mut c: MatrixMut<'_, T>, a: Matrix<'_, T>, b: Matrix<'_, T>, accumulate: bool) {
+    let (m, n, k) = (c.layout.rows, c.layout.cols, a.layout.cols);
+    let (Values::Exact(of_a), Values::Exact(of_b), ValuesMut::Exact(of_c)) = (a.data, b.data, &mut c.data)
+    else {
+        return product(c, a, b, None, Epilogue::plain(accumulate));
+    };
+    assert!(a.layout.rows == m && b.layout.cols == n && b.layout.rows == k, "matrices that do not fit");
+    let (a, b, to) = (a.layout, b.layout, c.layout);
+    vectorised(
+        #[inline(always)]
+        || {
+            for i in 0..m {
+                for j in 0..n {
+                    let mut sum = T::ZERO;
+                    for p in 0..k {
+                        let left = of_a[i * a.row_stride + p * a.col_stride];
+                        sum = left.mul_add(of_b[p * b.row_stride + j * b.col_stride], sum);
+                    }
+                    let to = &mut of_c[i * to.row_stride + j * to.col_stride];
+                    *to = if accumulate { *to + sum } else { sum };
+                }
+            }
+        },
+    );
+}
+
 /// A product of matrices that are given in bfloat16, or as numbers to be rounded to it.
 type ProductInBFloat16<T> =
     unsafe fn((usize, usize, usize), PairOperand, PairOperand, PairResult, Epilogue<'_, T>);
@@ -275,6 +303,10 @@ impl PerFloat for ReducedProducts {
     }
 }
 
+/// Batched products with no more multiplications than this, and no more terms than a fourth of it, are computed element
+/// by element: a kernel would wait longer than it computes.
+const TINY: usize = 64;
+
 /// Batched products with fewer multiplications than this are distributed to threads as a whole, if there are several.
 const WHOLE: usize = 1 << 22;
 
@@ -296,16 +328,22 @@ pub fn gemm_each<'a, T: Float>(
     let results = c.shared();
     // If the right matrix is a whole array, all products share it.
     let first = factors(0);
-    let lent = if transposed { None } else { first.1.packed(rows) };
+    let terms = first.0.layout.cols;
+    let is_tiny = size * terms <= TINY && terms <= TINY / 4;
+    let lent = if transposed || is_tiny { None } else { first.1.packed(rows) };
     let packed = lent.as_ref().map(place);
     let each = |i: usize| {
         // SAFETY: each product has its own part of the results.
         let c = unsafe { results.part(i * size, size) };
         let (a, b) = factors(i);
         let c = MatrixMut::strided_values(c, rows, cols, row_stride, col_stride);
-        product(c, a, b, packed, Epilogue { accumulate, ..Epilogue::NONE });
+        if is_tiny {
+            tiny_product(c, a, b, accumulate);
+        } else {
+            product(c, a, b, packed, Epilogue::plain(accumulate));
+        }
     };
-    let work = size * first.0.layout.cols;
+    let work = size * terms;
     if work < WHOLE && count > 1 {
         ranges(count, (GRAIN / work.max(1)).max(1), |some| some.for_each(each));
     } else {

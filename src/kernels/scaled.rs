@@ -96,12 +96,13 @@ impl Add for Scaled {
 #[inline(always)]
 fn digits_and_power(v: f64) -> (f64, i64) {
     let bits = v.to_bits();
-    let one = f64::from_bits(bits & !POWER | 1.0_f64.to_bits()) + (v - v);
+    let one = f64::from_bits(bits & !POWER | 1.0_f64.to_bits()) + v * 0.0;
     let power = (bits >> 52 & 0x7ff) as i64 - 1023;
     if v == 0.0 { (1.0, 0) } else { (one, power) }
 }
 
 /// The product of the numbers that are not zero, or NaN if one is not finite, and the number of zeros.
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
 fn product_of_nonzero<T: Float>(x: &[T]) -> (Scaled, usize) {
     vectorised(
         #[inline(always)]

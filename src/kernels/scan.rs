@@ -18,11 +18,6 @@ const TOGETHER: usize = 8;
 /// Number of elements of a line that are computed before the next line continues.
 const BLOCK: usize = 16;
 
-/// True for a result of a product that may have left the range of numbers.
-fn is_odd<T: Float>(v: T) -> bool {
-    !((v.abs() > T::ZERO) & (v.abs() < T::INFINITY)) // of two comparisons without a branch
-}
-
 /// True if products of some of the first of these numbers, with one of the second, may overflow or vanish.
 fn may_leave_range<T: Float>(numbers: impl Iterator<Item = (T, T)>) -> bool {
     // The logarithm of a number, and 0 for zero, whose products are exact.
@@ -39,6 +34,7 @@ type States = [[f64; COLUMNS]; 3];
 /// numbers `read(line, step)`. Lines side by side are computed together if `BESIDE`, others a block of steps at a time.
 /// The functions must be `#[inline(always)]`. They own what they use, so that states stay in registers.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
 fn take_steps<const BESIDE: bool>(
     steps: Range<usize>,
     lines: usize,
@@ -345,7 +341,10 @@ impl Scan {
                 move |[before, growth, most], [x, later]| {
                     let g = before * later;
                     if is_double {
-                        return ([before * x, growth, if is_odd(g) { f64::INFINITY } else { most }], g);
+                        // A product that is zero or not finite may have left the range.
+                        let odd = f64::INFINITY;
+                        let most = if g.abs() > 0.0 { if g.abs() < odd { most } else { odd } } else { odd };
+                        return ([before * x, growth, most], g);
                     }
                     let grown = growth * x.abs();
                     let growth = if grown < 1.0 { 1.0 } else { grown }; // stays NaN

@@ -7,6 +7,9 @@ use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, stop};
 
+/// Elements that are computed together, as many as the widest register has.
+const LANES: usize = 16;
+
 /// The operands of a backward run, and the results of the forward run.
 pub struct Given<'a, T> {
     /// Queries.
@@ -55,10 +58,11 @@ impl Attention {
                 Shared::new(g.as_mut_ptr())
             })
         };
-        let is_odd = self.hides_odd_rows(given.mask.is_some(), &[given.q, given.k, given.v, given.gy]);
+        let by_query = self.is_tiny()
+            || self.hides_odd_rows(given.mask.is_some(), &[given.q, given.k, given.v, given.gy]);
         let WantedAttention { mut q, mut k, mut v, mask } = wanted;
         let to = [place(&mut q, given.q.len()), place(&mut k, given.k.len()), place(&mut v, given.v.len())];
-        let of_head = |head: usize, to_mask: Option<&mut [T]>| match is_odd {
+        let of_head = |head: usize, to_mask: Option<&mut [T]>| match by_query {
             true => self.backward_by_query(head, given, to, to_mask),
             false => self.of_head(head, given, to, to_mask),
         };
@@ -126,10 +130,7 @@ impl Attention {
                     Panels::packed(q_rows.as_mut_ptr(), queries),
                 )
             };
-            for (i, sum) in along.iter_mut().enumerate() {
-                let row = (head * queries + i) * depth..(head * queries + i + 1) * depth;
-                *sum = dot(&given.gy[row.clone()], &given.y[row]);
-            }
+            self.along(head, given, along);
             let (weights, slopes) = tiles.split_at_mut(QUERIES * KEYS);
             let first = |to: Option<Shared<T>>, n: usize| to.map(|to| to.get().wrapping_add(head * n));
             let to_q = first(to_q, queries * width);
@@ -181,6 +182,20 @@ impl Attention {
         });
     }
 
+    /// Writes the inner products of the outputs of a head and their gradients.
+    fn along<T: Float>(&self, head: usize, given: &Given<'_, T>, to: &mut [T]) {
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, sum) in to.iter_mut().enumerate() {
+                    let row = head * self.queries + i;
+                    let row = row * self.depth..(row + 1) * self.depth;
+                    *sum = dot(&given.gy[row.clone()], &given.y[row]);
+                }
+            },
+        );
+    }
+
     /// Turns products of queries and keys into weights, and products of gradients and values into gradients of the
     /// softmax input.
     fn slope<T: Float>(
@@ -199,27 +214,33 @@ impl Attention {
             || {
                 for r in 0..tile.queries {
                     let seen = self.seen(tile, r);
-                    let (row, hidden) = weights[r * KEYS..][..tile.keys].split_at_mut(seen);
-                    hidden.fill(T::ZERO);
-                    let (slope, hidden) = slopes[r * KEYS..][..tile.keys].split_at_mut(seen);
-                    hidden.fill(T::ZERO);
+                    let row = &mut weights[r * KEYS..][..tile.keys];
+                    let slope = &mut slopes[r * KEYS..][..tile.keys];
                     if all_hidden[tile.query + r] {
                         row.fill(T::ZERO);
                         slope.fill(T::ZERO);
                         continue;
                     }
                     if let Some(mask) = &given.mask {
-                        mask.add_to(tile, r, row);
+                        mask.add_to(tile, r, &mut row[..seen]);
                     }
                     let (most, share) = (most[first + r], T::ONE / sums[first + r]);
                     let along = along[tile.query + r];
                     if self.dropped.is_none() {
-                        for (w, s) in row.iter_mut().zip(slope) {
+                        // Whole registers, which may contain hidden keys.
+                        let n = seen.next_multiple_of(LANES).min(tile.keys);
+                        for (w, s) in row[..n].iter_mut().zip(&mut slope[..n]) {
                             *w = (*w - most).exp() * share;
                             *s = *w * (*s - along);
                         }
+                        row[seen..].fill(T::ZERO);
+                        slope[seen..].fill(T::ZERO);
                         continue;
                     }
+                    let (row, hidden) = row.split_at_mut(seen);
+                    hidden.fill(T::ZERO);
+                    let (slope, hidden) = slope.split_at_mut(seen);
+                    hidden.fill(T::ZERO);
                     for w in row.iter_mut() {
                         *w = (*w - most).exp() * share;
                     }
@@ -246,7 +267,27 @@ fn without_hidden<T: Float>(hidden: &[bool], gy: &[T], depth: usize) -> List<T> 
     seen
 }
 
-/// The inner product.
+/// The inner product of `x` with as many elements of `y`. The products are added in lanes, so that the loop is vectorized.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
 fn dot<T: Float>(x: &[T], y: &[T]) -> T {
-    x.iter().zip(y).map(|(x, y)| *x * *y).sum()
+    let mut lanes = [T::ZERO; LANES];
+    let y = &y[..x.len()];
+    let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    for (x, y) in x.iter().zip(y) {
+        for l in 0..LANES {
+            lanes[l] = lanes[l] + x[l] * y[l];
+        }
+    }
+    for (lane, (x, y)) in lanes.iter_mut().zip(x_rest.iter().zip(y_rest)) {
+        *lane = *lane + *x * *y;
+    }
+    let mut n = LANES / 2;
+    while n > 0 {
+        for l in 0..n {
+            lanes[l] = lanes[l] + lanes[l + n];
+        }
+        n /= 2;
+    }
+    lanes[0]
 }

@@ -1,10 +1,12 @@
-//! Attention query by query, for arrays with infinities or NaN: a hidden row contributes nothing, even if it holds NaN.
+//! Attention query by query, for small heads, and for arrays with infinities or NaN: a hidden row contributes nothing,
+//! even if it holds NaN.
 //!
 //! Products of tiles multiply hidden rows by zero, which gives NaN for such rows.
 
 use super::{Attention, Given, Mask, ScoreTile};
-use crate::kernels::map::all_finite;
+use crate::kernels::map::{GRAIN, all_finite};
 use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, stop};
 
@@ -48,19 +50,16 @@ impl Attention {
     ) {
         let Self { heads, queries, keys, depth, .. } = *self;
         let to = [y.as_mut_ptr(), most.as_mut_ptr(), sums.as_mut_ptr()].map(Shared::new);
-        threads::parallel(heads, |head| {
+        let grain = (GRAIN / (queries * keys * (self.width + depth)).max(1)).max(1);
+        threads::ranges(heads, grain, |some| {
             let mut weights = List::repeat(T::ZERO, keys);
-            for query in 0..queries {
+            for (head, query) in some.flat_map(|head| (0..queries).map(move |query| (head, query))) {
                 let (tile, row) = (self.keys_of(head, query), head * queries + query);
                 let weights = &mut weights[..tile.keys];
                 self.exponents(tile, [q, k], mask, weights);
                 let largest =
                     weights.iter().fold(T::NEG_INFINITY, |most, w| if *w <= most { most } else { *w });
-                let mut sum = T::ZERO;
-                for w in weights.iter_mut() {
-                    *w = if *w == T::NEG_INFINITY { T::ZERO } else { (*w - largest).exp() };
-                    sum = sum + *w;
-                }
+                let sum = exponentials(weights, largest);
                 self.drop_some(tile, weights);
                 // SAFETY: each head has its own rows.
                 let y = unsafe {
@@ -106,8 +105,9 @@ impl Attention {
             self.exponents(tile, [given.q, given.k], given.mask.as_ref(), weights);
             let gy = &given.gy[row * depth..][..depth];
             let along = dot(gy, &given.y[row * depth..]);
+            exponentials(weights, most[row]);
             for (key, (w, slope)) in weights.iter_mut().zip(slopes.iter_mut()).enumerate() {
-                *w = if *w == T::NEG_INFINITY { T::ZERO } else { (*w - most[row]).exp() / sums[row] };
+                *w = if *w == T::ZERO { T::ZERO } else { *w / sums[row] };
                 *slope = dot(gy, &given.v[(head * keys + key) * depth..]);
             }
             self.drop_some(tile, slopes);
@@ -137,6 +137,22 @@ impl Attention {
             stop::poll();
         }
     }
+}
+
+/// Replaces numbers by the exponentials of their differences to `base`, and returns the sum. Negative infinity becomes
+/// zero.
+fn exponentials<T: Float>(x: &mut [T], base: T) -> T {
+    vectorised(
+        #[inline(always)]
+        || {
+            let mut sum = T::ZERO;
+            for x in x {
+                *x = if *x == T::NEG_INFINITY { T::ZERO } else { (*x - base).exp() };
+                sum = sum + *x;
+            }
+            sum
+        },
+    )
 }
 
 /// Adds a row with a weight. A weight of zero adds nothing.

@@ -28,7 +28,7 @@ impl Attention {
             most.fill(T::NEG_INFINITY);
             return y.fill(T::ZERO);
         }
-        if self.hides_odd_rows(mask.is_some(), &[q, k, v]) {
+        if self.is_tiny() || self.hides_odd_rows(mask.is_some(), &[q, k, v]) {
             return self.forward_by_query([q, k, v], mask, y, (most, sums));
         }
         let (of_k, of_v) = (Panels::<T>::size(width, keys), Panels::<T>::size(keys, depth));

@@ -203,6 +203,7 @@ impl<T: Float> OperandElements<'_, T> {
 
     /// As [`OperandElements::put_by`], with a function of the index.
     #[inline(always)]
+    #[allow(clippy::redundant_closure)] // see below
     fn put_at<const TOGETHER: usize>(&self, f: impl Fn(usize) -> T) {
         let whole = self.to.len() / LANES * LANES;
         vectorised(
