@@ -33,8 +33,8 @@ COMPUTING = {
     "elu", "fft", "gelu", "global_average_pooling", "gru", "hard_swish", "ifft", "image_augmentation", "interpolate",
     "leaky_relu", "log_sigmoid", "lstm", "max_pooling_backward", "mean", "min_max_quantize", "mish", "mod2", "mul_n",
     "mul_scalar", "nms_detection2d", "norm", "onnx_resize", "pad", "pow_scalar", "prelu", "prod", "quantized_lstm",
-    "random_erase", "reduce_mean", "reduce_sum", "scaled_dot_product_attention", "scatter_add", "scatter_nd", "softplus",
-    "spectral_norm", "stft", "sum", "swish", "warp_by_flow", "warp_by_grid", "weight_normalization",
+    "random_erase", "reduce_mean", "reduce_sum", "scaled_dot_product_attention", "scatter_add", "scatter_nd",
+    "softplus", "spectral_norm", "stft", "sum", "swish", "warp_by_flow", "warp_by_grid", "weight_normalization",
 }  # fmt: skip
 """Functions of the table that compute real numbers, of which most happen to be elements of large inputs."""
 

@@ -238,9 +238,11 @@ def test_weights_that_are_kept_find_uneven_tiles(odd: float) -> None:
 def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
     """On normally distributed numbers, the root of the mean squared error and, on average, the largest error.
 
-    The largest error of the weight gradient may be 2.5 times the largest error of direct sums.
+    Images are few or many, and channels up to 512, as sums of more terms round more.
     """
-    for images, channels, side in ((4, 24, 32), (4, 32, 32), (2, 64, 40), (1, 64, 56)):
+    for images, channels, side in (
+        (4, 24, 32), (4, 32, 32), (2, 64, 40), (1, 64, 56), (48, 24, 24), (1, 256, 14), (1, 512, 8),
+    ):  # fmt: skip
         shape = f"{channels}"
         SHAPES[shape] = (images, channels, channels, 1, (side, side), 1)
         largest: dict[str, list[tuple[float, float]]] = {}
@@ -258,5 +260,4 @@ def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
             del SHAPES[shape]
         for name, pairs in largest.items():
             a, b = np.mean(pairs, axis=0)
-            most = 2.5 if name == "gradient of w" else 2
-            assert b <= most * a, f"{channels} channels, {name}: {b / a:.2f}"
+            assert b <= 2 * a, f"{channels} channels, {name}: {b / a:.2f}"

@@ -73,8 +73,8 @@ const CACHED_TILES: usize = 12;
 const FEW_TILES: usize = 12;
 /// The most elements in the partial sums of a gradient of the weight.
 const WINOGRAD_PARTIAL: usize = 2 << 20;
-/// The wanted number of partial sums in a gradient of the weight.
-const WINOGRAD_PARTS: usize = 16;
+/// The most partial sums in a gradient of the weight. Sums of many tiles round less in more parts.
+const WINOGRAD_PARTS: usize = 32;
 /// The fewest partial sums that give all threads work.
 const WINOGRAD_LEAST_PARTS: usize = 4;
 /// The fewest outputs of all images for a gradient of the weight. For fewer, direct sums have less than half the

@@ -13,6 +13,8 @@ use crate::kernels::epilogue::Epilogue;
 pub(in crate::kernels) const ONCE: &[(isize, isize)] = &[(0, 0)];
 /// Terms of a sum between two accesses to the result.
 const DEPTH: usize = 512;
+/// The most chains of a sum that are added up before they are added to the result, for smaller rounding errors.
+const CHAINS: usize = 8;
 /// The number of elements above which a left matrix fills the L2 cache.
 const LARGE: usize = 1 << 17;
 
@@ -90,7 +92,8 @@ impl<T: Float> PanelProduct<'_, T> {
         let tallest =
             if chained && self.n > kernels.width { kernels.tallest() / 2 } else { kernels.tallest() };
         let heights = EvenSplit::new(self.m, self.m.div_ceil(tallest));
-        let depth = self.k.div_ceil(self.k.div_ceil(DEPTH).max(1)).max(1);
+        let most = if chained { DEPTH.min(CHAINS * chain) } else { DEPTH };
+        let depth = self.k.div_ceil(self.k.div_ceil(most).max(1)).max(1);
         // With few rows, registers are left for more columns, which are adjacent unless they are packed.
         let low = self.m <= kernels.low.len()
             && self.b.next == kernels.panel()
@@ -120,7 +123,7 @@ impl<T: Float> PanelProduct<'_, T> {
             };
             // A left matrix that is too large for the L2 cache is read once. The result is visited row by row if
             // sums are short.
-            if self.m * k > LARGE || k <= SHALLOW {
+            if self.m * k > LARGE || self.k <= SHALLOW {
                 (0..heights.parts()).for_each(|row| (0..panels).for_each(|panel| tile(panel, row)));
             } else {
                 (0..panels).for_each(|panel| (0..heights.parts()).for_each(|row| tile(panel, row)));

@@ -14,8 +14,12 @@ use crate::kernels::convolution::isa;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch, stop};
+
+/// Weights of a 3 x 3 kernel.
+const TAPS: usize = 9;
 
 /// The sums behind the gradient of the weight. A task adds up the blocks of a part for one group of channels.
 struct WeightGradientSums<'a, T> {
@@ -57,7 +61,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
 ) -> Result<(), OutOfMemory> {
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let of_map = whole::<T>(maps);
-    let (sums, directly) = (padded_stride(channels * of_map), 9 * channels * of_map);
+    let (sums, directly) = (padded_stride(channels * of_map), TAPS * channels * of_map);
     let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
     let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
     let tasks = parts.parts() * g.group;
@@ -161,44 +165,76 @@ impl<T: Float> WeightGradientSums<'_, T> {
         }
     }
 
-    /// Writes or adds the gradient of channel `i` of all groups.
+    /// Writes or adds the gradient of channel `i` of all groups. Adds up the parts and transforms the sums in double
+    /// precision: there are few sums, and their rounding errors would be most of the error of the result.
     ///
     /// # Safety
     /// All sums must have been computed, and no other thread may use the sums or the gradient of the channel.
     unsafe fn write(&self, i: usize, gw: *mut T, accumulate: bool) {
         let &Self { g, channels, maps, of_map, sums, .. } = self;
-        let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
         let (group, c) = (i / channels, i % channels);
-        // SAFETY: guaranteed by the caller.
-        unsafe {
+        let (parts, zeros) = (self.parts.parts(), &*List::repeat(T::ZERO, of_map));
+        let (at, of_taps) = (PRODUCTS * of_map, maps * TAPS);
+        scratch::with(at + of_taps + SLACK, |memory: &mut [f64]| {
+            let (factors, memory) = memory.split_at_mut(at);
+            let taps = &mut memory[..of_taps];
             let of = |part: usize, q: usize| {
                 let at = ((part * g.group + group) * PRODUCTS + q) * sums + c * of_map;
-                std::slice::from_raw_parts_mut(self.partial.get().add(at), maps)
+                // SAFETY: guaranteed by the caller. Sums of no map are undefined, and no result reads them.
+                unsafe { std::slice::from_raw_parts(self.partial.get().add(at), of_map) }
             };
-            for (part, q) in (1..self.parts.parts()).flat_map(|part| (0..PRODUCTS).map(move |q| (part, q))) {
-                of(0, q).iter_mut().zip(of(part, q)).for_each(|(s, v)| *s = *s + *v);
-            }
-            let gw = |map: usize| gw.add(((group * maps + map) * channels + c) * 9);
-            for map in (0..maps).step_by(wide / 2) {
-                (kernels.transform_weights)(&WeightTransform {
-                    weights: gw(map),
-                    apart: channels * 9,
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (q, row) in factors.chunks_exact_mut(of_map).enumerate() {
+                        // Parts in pairs, the last one with zeros if there is no other: fewer passes over the row.
+                        for first in (0..parts).step_by(2) {
+                            let second = if first + 1 < parts { of(first + 1, q) } else { zeros };
+                            let pairs = row.iter_mut().zip(of(first, q)).zip(second);
+                            if first == 0 {
+                                pairs.for_each(|((s, a), b)| *s = a.real() + b.real());
+                            } else {
+                                pairs.for_each(|((s, a), b)| *s += a.real() + b.real());
+                            }
+                        }
+                    }
+                },
+            );
+            let wide = kernels::<f64>().panel() / 2;
+            for map in (0..maps).step_by(wide) {
+                let transform = WeightTransform {
+                    weights: taps[map * TAPS..].as_mut_ptr(),
+                    apart: TAPS,
                     targets: maps - map,
                     flipped: false,
-                    factors: of(0, 0).as_mut_ptr().add(map),
-                    factor: sums,
-                    back: Some(accumulate),
-                });
+                    factors: factors[map..].as_mut_ptr(),
+                    factor: of_map,
+                    back: Some(false),
+                };
+                // SAFETY: the table was chosen for this machine. Rows of factors and taps are within the memory.
+                unsafe { (isa::kernels::<f64>().transform_weights)(&transform) };
             }
-            for task in (0..self.parts.parts()).map(|part| part * g.group + group) {
-                if !self.uneven.get().add(task).read() {
-                    continue;
-                }
-                let sums = self.direct.get().add(task * self.directly + c * 9 * of_map);
-                for (map, t) in (0..maps).flat_map(|map| (0..9).map(move |t| (map, t))) {
-                    *gw(map).add(t) = *gw(map).add(t) + *sums.add(t * of_map + map);
+            for task in (0..parts).map(|part| part * g.group + group) {
+                // SAFETY: guaranteed by the caller. So below.
+                if unsafe { self.uneven.get().add(task).read() } {
+                    let sums = self.direct.get().wrapping_add(task * self.directly + c * TAPS * of_map);
+                    for (i, tap) in taps.iter_mut().enumerate() {
+                        *tap += unsafe { *sums.add(i % TAPS * of_map + i / TAPS) }.real();
+                    }
                 }
             }
-        }
+            let first = gw.wrapping_add((group * maps * channels + c) * TAPS).cast::<[T; TAPS]>();
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (map, taps) in taps.as_chunks::<TAPS>().0.iter().enumerate() {
+                        // SAFETY: as above.
+                        let to = unsafe { &mut *first.add(map * channels) };
+                        let before = if accumulate { to.map(T::real) } else { [0.0; TAPS] };
+                        *to = std::array::from_fn(|t| T::of(before[t] + taps[t]));
+                    }
+                },
+            );
+        });
     }
 }
