@@ -812,7 +812,7 @@ HISTORY = {
 
 ITERATOR = {
     "batch": "iterator.batch_size",
-    "classes": "iterator.variables  # kinnor.data.image_folder.ImageFolderDataSource(folder).classes has the names",
+    "classes": "iterator.variables  # the attribute `classes` of an ImageFolderDataSource has the names",
     "dataset": "iterator.size",
 }
 """Attributes of PyTorch's loaders, for a data iterator `iterator`."""

@@ -18,8 +18,7 @@ from . import _core, random
 from ._core import CallError, NdArray, ParameterError
 from ._suggest import explained
 from .files import parameter_file
-from .files.atomic import replacing
-from .files.steady import steadily
+from .files.atomic import replacing, steadily
 from .parameter import get_parameters
 from .solvers import SolverState
 

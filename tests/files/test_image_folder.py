@@ -9,10 +9,8 @@ import pytest
 from kinnor.data.csv_data_source import CsvDataSource
 from kinnor.data.data_iterator import data_iterator, data_iterator_csv_dataset, data_iterator_image_folder
 from kinnor.data.data_source import DataError, DataSource
-from kinnor.data.data_source_implements import SimpleDataSource
+from kinnor.data.data_source_implements import DataSourceWithWorkers, ImageFolderDataSource, SimpleDataSource
 from kinnor.data.data_source_loader import load_image, load_image_imread
-from kinnor.data.image_folder import ImageFolderDataSource
-from kinnor.data.workers import DataSourceWithWorkers
 from kinnor.files.images import ImageError, write_image
 
 

@@ -14,7 +14,7 @@ import kinnor.layers as L
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 from kinnor import _core, autodiff
-from kinnor.profiling.cost import costs
+from kinnor.profiling.record import costs
 from kinnor.utils.data_iterator import data_iterator_simple
 
 

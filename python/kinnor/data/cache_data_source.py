@@ -22,10 +22,9 @@ from weakref import finalize
 import numpy as np
 
 from .. import _core
-from ..files.atomic import replacing
+from ..files.atomic import replacing, steadily
 from ..files.parameter_file import read_h5_arrays
 from ..files.progress import Progress
-from ..files.steady import steadily
 from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source, copied
 
 if TYPE_CHECKING:

@@ -14,9 +14,14 @@ from .._suggest import absent, explained
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source
-from .data_source_implements import CacheDataSource, ConcatDataSource, CsvDataSource, SimpleDataSource
-from .image_folder import ImageFolderDataSource
-from .workers import DataSourceWithWorkers
+from .data_source_implements import (
+    CacheDataSource,
+    ConcatDataSource,
+    CsvDataSource,
+    DataSourceWithWorkers,
+    ImageFolderDataSource,
+    SimpleDataSource,
+)
 
 if TYPE_CHECKING:
     import os

@@ -15,8 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from .._core import Error, ParameterError
 from . import parameter_file, parameter_protobuf, schema
-from .atomic import replacing
-from .steady import steadily
+from .atomic import replacing, steadily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -21,10 +21,9 @@ from .. import _core
 from .._check import check_paths, split
 from .._core import ParameterError
 from . import hdf5, parameter_protobuf
-from .atomic import replacing
+from .atomic import replacing, steadily
 from .packages import needed
 from .progress import each
-from .steady import steadily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

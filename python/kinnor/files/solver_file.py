@@ -13,8 +13,7 @@ import numpy as np
 
 from .._core import ParameterError
 from . import hdf5, parameter_file, solver_protobuf
-from .atomic import replacing
-from .steady import steadily
+from .atomic import replacing, steadily
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from .. import functions as F
 from .._core import ShapeError, Variable
 from ..core import Module
-from ..parametric_functions.stacked import Stack
+from ..parametric_functions.recurrent import Stack
 from .arguments import check_axis, probability, registered, whole
 
 if TYPE_CHECKING:

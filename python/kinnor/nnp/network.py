@@ -19,8 +19,8 @@ from .._graph_pool import BuildLock
 from ..context import context_scope
 from ..files import schema
 from ..files.network_file import MOST_NODES, NetworkError
-from . import batch, initial, loops, lowering, messages
-from .nodes import NetworkVariable, ProtoFunction
+from . import batch, loops, messages
+from .nodes import NetworkVariable, ProtoFunction, read_initializer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -350,7 +350,7 @@ class ProtoNetwork:
             NetworkError: If NNabla's files cannot store a function, or if a shape argument does not begin with the
                 batch size.
         """
-        network = lowering.equalized(batch.freed(self) if variable_batch_size else self)
+        network = batch.equalized(batch.freed(self) if variable_batch_size else self)
         message = schema.messages().Network(name=self.name, batch_size=network.batch_size or 0)
         for repeat_id, times in self.repeat_info.items():
             message.repeat_info.add(id=repeat_id, times=times)
@@ -380,7 +380,7 @@ class ProtoNetwork:
             variable = NetworkVariable(held.name, held.shape.dim, held.type, need_grad=is_parameter)
             variable.repeat_id = list(held.repeat_id)
             if held.HasField("initializer"):
-                variable.initializer = initial.read(held.initializer, rng)
+                variable.initializer = read_initializer(held.initializer, rng)
             network.add_variable(variable)
         for held in proto.function:
             network.add_function(ProtoFunction.from_proto(held))

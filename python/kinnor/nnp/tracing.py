@@ -13,8 +13,8 @@ from .._core import CallError, Variable
 from .._python_functions.constants import CONSTANT_INPUT
 from ..core.module import listeners
 from ..files.network_file import NetworkError
+from .batch import lowered
 from .graph import ProtoGraph
-from .lowering import lowered
 from .network import ProtoNetwork
 from .nodes import NetworkVariable, ProtoFunction
 

@@ -13,13 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._suggest import absent
-from .read.described import ModelMetadata, NodeArg
+from .read.reading import ModelMetadata, NodeArg
 from .read.values import OnnxError
-from .run.binding import IOBinding
+from .run.binding import IOBinding, OrtValue
 from .run.network import Model, load
-from .run.ort_value import OrtValue
-from .run.session import InferenceSession
-from .run.settings import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
+from .run.session import ExecutionMode, GraphOptimizationLevel, InferenceSession, RunOptions, SessionOptions
 from .write.saving import save
 
 if TYPE_CHECKING:

@@ -44,9 +44,8 @@ from .quantized import (
     pruned_affine,
     pruned_convolution,
 )
-from .recurrent import LSTMCell, lstm_cell
+from .recurrent import LSTMCell, gru, lstm, lstm_cell, rnn
 from .reparametrized import spectral_norm, weight_normalization
-from .stacked import gru, lstm, rnn
 
 # NNabla's name of its composed version, which its tests use.
 _spectral_norm_v1 = spectral_norm

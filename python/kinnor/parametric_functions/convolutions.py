@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
-from .arguments import bias, multiple, sizes, taps, weight
+from .arguments import Filters, bias, channels, multiple, sizes, taps, weight
 from .decorator import parametric_function_api
-from .weights import Filters, channels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import functions as F
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
-from .arguments import bias
+from .arguments import Filters, Matrix, bias, kept
 from .decorator import parametric_function_api
-from .weights import Filters, Matrix, kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .._core import Variable
+    from .arguments import Weights
     from .decorator import ParameterDescription
-    from .weights import Weights
 
 __all__ = ["AFFINE", "CONVOLUTION", "INITIALIZER", "Argument", "Combined", "Layer", "Rounded", "made"]
 

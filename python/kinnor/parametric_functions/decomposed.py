@@ -11,9 +11,8 @@ from .. import functions as F
 from .._check import count
 from .._core import ParameterError, Variable
 from ..parameter import get_parameter, get_parameter_or_create, set_parameter
-from .arguments import bias
+from .arguments import Filters, Matrix, bias
 from .decorator import parametric_function_api
-from .weights import Filters, Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..initializer import Initializer
-    from .weights import Weights
+    from .arguments import Weights
 
 __all__ = ["cpd3_convolution", "svd_affine", "svd_convolution"]
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from .. import functions as F
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
+from .arguments import constant
 from .declared import AFFINE, CONVOLUTION, INITIALIZER, Argument, Combined, Layer, Rounded
 from .min_max import min_max_quantize
-from .weights import constant
 
 if TYPE_CHECKING:
     from .._core import Variable
-    from .weights import Weights
+    from .arguments import Weights
 
 __all__ = ["LAYERS"]
 

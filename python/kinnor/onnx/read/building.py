@@ -14,8 +14,7 @@ from ...modes import auto_forward
 from . import reading
 from .body import Body
 from .containers import Words, words_of
-from .definitions import definition
-from .expansion import BUDGET, Budget
+from .expansion import BUDGET, Budget, definition
 from .shared import SharedValues
 from .tables import TABLE
 from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow, note_lengths

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._core import CallError, Error, UnsupportedError
 from ...files.packages import needed
-from . import definitions, expansion, message
+from . import expansion, message
 from .tables import TABLE
 from .tensors import array_of, attributes_of, dtype_of, onnx_package
 from .values import OnnxError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Container, Iterator, Sequence
-
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 __all__ = [
+    "ModelMetadata",
+    "NodeArg",
     "array_of",
     "attributes_of",
     "check",
+    "described",
     "dtype_of",
     "graphs",
     "held",
     "inlined",
+    "metadata_of",
     "names_read",
     "onnx_package",
     "read",
@@ -204,7 +208,7 @@ def check(model: Any) -> None:
     for graph in graphs(model.graph):
         for node in graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
-            if (domain, node.op_type) not in TABLE and not definitions.is_defined(node, versions):
+            if (domain, node.op_type) not in TABLE and not expansion.is_defined(node, versions):
                 named = f"{domain}.{node.op_type}" if domain else node.op_type
                 missing.append(f"{named}-{versions.get(domain, '?')} (node {node.name or node.output[:1]!r})")
             elif domain not in versions:
@@ -237,3 +241,101 @@ def _check_order(graph: Any, outer: set[str]) -> None:
     for output in graph.output:
         if output.name not in known:
             raise OnnxError(f"onnx.load: expected something that makes the output {output.name!r}, got nothing")
+
+
+class NodeArg(NamedTuple):
+    """An input or output of a model, as the file describes it.
+
+    Attributes:
+        name: Its name.
+        type: Its type as ONNX writes it, such as `tensor(float)` or `seq(tensor(int64))`; empty if the file has none.
+        shape: Its lengths: the name of an open axis, or None if that has no name. Empty if the file says nothing.
+    """
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class ModelMetadata(NamedTuple):
+    """The description of a model in its file.
+
+    Attributes:
+        producer_name: The program that wrote it.
+        graph_name: The name of its graph.
+        domain: The domain of its name.
+        description: A text about the model.
+        graph_description: A text about its graph.
+        version: Its version.
+        custom_metadata_map: The entries of `metadata_props`.
+    """
+
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = 0
+    custom_metadata_map: Mapping[str, str] = MappingProxyType({})
+
+
+def metadata_of(proto: Any) -> ModelMetadata:
+    """Returns what a model says of itself.
+
+    Args:
+        proto: A `ModelProto`.
+    """
+    return ModelMetadata(
+        proto.producer_name,
+        proto.graph.name,
+        proto.domain,
+        proto.doc_string,
+        proto.graph.doc_string,
+        proto.model_version,
+        {held.key: held.value for held in proto.metadata_props},
+    )
+
+
+def described(held: Any) -> NodeArg:
+    """Returns what a model says of an input or output.
+
+    Args:
+        held: A `ValueInfoProto`.
+    """
+    kind = held.type
+    while kind.WhichOneof("value") in ("optional_type", "sequence_type"):
+        kind = getattr(kind, kind.WhichOneof("value")).elem_type
+    shape = kind.tensor_type.shape.dim if kind.WhichOneof("value") == "tensor_type" else []
+    return NodeArg(held.name, _type_name(held.type), [_length(axis) for axis in shape])
+
+
+def _length(axis: Any) -> int | str | None:
+    """Returns the length of an axis, or its name. Older exporters write -1 for an open length."""
+    if axis.HasField("dim_value"):
+        return int(axis.dim_value) if axis.dim_value >= 0 else None
+    return axis.dim_param or None
+
+
+def _type_name(kind: Any) -> str:
+    """Returns ONNX's name of a type."""
+    which = kind.WhichOneof("value")
+    if which == "optional_type":
+        return f"optional({_type_name(kind.optional_type.elem_type)})"
+    if which == "sequence_type":
+        return f"seq({_type_name(kind.sequence_type.elem_type)})"
+    if which == "map_type":
+        return f"map({_element_name(kind.map_type.key_type)},{_type_name(kind.map_type.value_type)})"
+    if which in ("tensor_type", "sparse_tensor_type"):
+        name = _element_name(getattr(kind, which).elem_type)
+        return f"{which.removesuffix('_type')}({name})" if name else ""
+    return ""
+
+
+def _element_name(element_type: int) -> str:
+    """Returns ONNX's name of an element type."""
+    from .tensors import onnx_package
+
+    onnx = onnx_package("onnx.load")
+    if not element_type or element_type not in onnx.TensorProto.DataType.values():
+        return ""
+    return str(onnx.TensorProto.DataType.Name(element_type)).lower()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._core import UnsupportedError
+from ...files.atomic import steadily
 from ...files.packages import needed
-from ...files.steady import steadily
 from .values import OnnxError
 
 if TYPE_CHECKING:

@@ -12,18 +12,17 @@ import numpy as np
 from ..._core import Error, Variable
 from ..._graph_pool import GraphPool
 from ...core.loaded import LoadedNetwork
-from ...files.steady import steadily
+from ...files.atomic import steadily
 from ...rewrite.folding import Folding
 from ..read import reading
 from ..read.array_function import DIFFERENTIATES
 from ..read.building import Builder, outputs_of
 from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
-from ..read.described import described, metadata_of
 from ..read.following import Following
+from ..read.reading import described, metadata_of
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
-from .graph_cache import ShapeCache
 from .stages import StageEndsError, Stages, readable
-from .static_graph import StaticGraph
+from .static_graph import ShapeCache, StaticGraph
 from .weights import Weights
 
 if TYPE_CHECKING:

@@ -12,12 +12,9 @@ import numpy as np
 
 from ... import functions as F
 from ..patterns import is_a
-from .constants import is_constant, value_of
-from .dynamic import is_dynamic
-from .elementwise import table_of
+from .elementwise import MOVES, framed, table_of
 from .layers import LAYERS, Product, numbers
-from .levels import SIGNED, Levels, Scale, Target, constant
-from .moves import MOVES, framed
+from .levels import SIGNED, Levels, Scale, Target, constant, is_constant, is_dynamic, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,9 +12,8 @@ import numpy as np
 
 from ... import functions as F
 from ..patterns import is_a, normalization
-from .constants import Weights, weights_of
-from .levels import Levels, constant
-from .moves import joined
+from .elementwise import joined
+from .levels import Levels, Weights, constant, weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -5,19 +5,33 @@ Signed levels are stored as unsigned ones, shifted by 128, because kernels exist
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ... import functions as F
 from ..._core import Variable
+from ..patterns import is_a
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from numpy.typing import NDArray
 
-__all__ = ["Levels", "Scale", "Target", "constant"]
+
+__all__ = [
+    "Levels",
+    "Scale",
+    "Target",
+    "Weights",
+    "constant",
+    "dynamic_parameters",
+    "is_dynamic",
+    "rounded",
+    "value_of",
+    "weights_of",
+]
 
 SIGNED = 128
 """Difference between stored unsigned levels and signed ones."""
@@ -200,3 +214,148 @@ def _moved(x: Variable | None, axes: tuple[int, int, int, int]) -> Variable:
     if (n[1] == 1 and n[2] == 1 and axes[1] == 3) or (n[2] == 1 and n[3] == 1 and axes[1] == 2):
         return F.reshape(x, shape)
     return F.transpose_uint8(x, axes)
+
+
+class Weights(NamedTuple):
+    """Quantized weights `(levels - zero) * step`. Step and zero are scalars or vary along one axis."""
+
+    levels: NDArray[np.int8]
+    step: NDArray[np.float32]
+    zero: NDArray[np.int64]
+    key: Any
+    """Identifies the levels in this axis order, for sharing between graphs."""
+
+    def transposed(self, axes: list[int]) -> Weights:
+        """The weights with permuted axes.
+
+        Args:
+            axes: The permutation.
+        """
+        step = self.step.transpose(axes) if self.step.ndim == len(axes) else self.step
+        zero = self.zero.transpose(axes) if self.zero.ndim == len(axes) else self.zero
+        return Weights(self.levels.transpose(axes), step, zero, (self.key, *axes))
+
+    def along(self, axis: int) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
+        """Step and zero point as vectors along an axis, or of length 1. None if they vary along another axis.
+
+        Args:
+            axis: The axis.
+        """
+        for x in (self.step, self.zero):
+            if x.size != 1 and x.size != x.shape[axis]:
+                return None
+        return self.step.ravel(), self.zero.ravel()
+
+
+_COMPUTED = frozenset(
+    ["Add2", "DequantizeLinear", "Identity", "Mul2", "MulScalar", "QuantizeLinear", "Reshape", "Sub2", "Transpose"]
+)
+"""Types of functions that may compute quantization parameters from constants."""
+
+
+def is_constant(x: Variable, given: Container[Variable]) -> bool:
+    """True if a variable is a constant, or cheap functions compute it from constants.
+
+    Args:
+        x: The variable.
+        given: The inputs of the graph.
+    """
+    f = x.parent
+    if f is None:
+        return x not in given
+    return f.info.type_name in _COMPUTED and all(is_constant(v, given) for v in f.inputs)
+
+
+def value_of(x: Variable, given: Container[Variable]) -> NDArray[Any] | None:
+    """The values of a constant variable, else None.
+
+    Args:
+        x: The variable.
+        given: The inputs of the graph.
+    """
+    if not is_constant(x, given):
+        return None
+    if x.parent is not None:
+        x.forward()
+    return np.array(x.d)
+
+
+def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
+    """The quantized weights that a variable dequantizes. None unless they are constant 8-bit levels.
+
+    Args:
+        x: The variable.
+        given: The inputs of the graph.
+    """
+    f = x.parent
+    if f is not None and f.info.type_name == "Transpose":
+        found = weights_of(f.inputs[0], given)
+        return None if found is None else found.transposed(list(f.info.args["axes"]))
+    if f is None or f.info.type_name != "DequantizeLinear":
+        return None
+    held = f.inputs[0]
+    levels, step, zero = (value_of(v, given) for v in f.inputs)
+    if levels is None or step is None or zero is None:
+        return None
+    if is_a(held.parent, "QuantizeLinear"):
+        levels = levels.astype(np.int8 if held.parent.info.args["dtype"] == 1 else np.uint8)
+    if levels.dtype not in (np.int8, np.uint8):
+        return None
+    zero = zero.astype(np.int64)
+    if levels.dtype == np.uint8:
+        levels, zero = (levels ^ np.uint8(SIGNED)).view(np.int8), zero - SIGNED
+    # Graphs for other shapes may have the same constants as other variables, so the key is the content.
+    key = (hashlib.sha1(levels.tobytes(), usedforsecurity=False).digest(), levels.shape)
+    return Weights(levels, step.astype(np.float32), zero, key)
+
+
+def rounded(x: Variable) -> Variable:
+    """Elements rounded to the nearest integer, half to even.
+
+    Args:
+        x: Input of any shape.
+    """
+    whole = F.floor(x)
+    rest = x - whole
+    odd = whole - F.floor(whole * 0.5) * 2.0
+    up = F.logical_or(F.greater_scalar(rest, 0.5), F.logical_and(F.equal_scalar(rest, 0.5), odd))
+    return whole + up
+
+
+def dynamic_parameters(x: Variable) -> tuple[Variable, Variable]:
+    """Scale and zero point of 8-bit levels whose range covers all elements and zero.
+
+    Args:
+        x: The array.
+    """
+    axes = list(range(x.ndim))
+    most = F.maximum_scalar(F.max(x, axis=axes), 0.0)
+    least = F.minimum_scalar(F.min(x, axis=axes), 0.0)
+    scale = (most - least) / 255.0
+    scale = scale + F.equal_scalar(scale, 0.0)
+    return scale, rounded(F.minimum_scalar(F.maximum_scalar(-least / scale, 0.0), 255.0))
+
+
+def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
+    """True if the graph computes scale and zero point by `dynamic_parameters` of `x`.
+
+    Args:
+        x: The array.
+        scale: The scale.
+        zero: The zero point.
+    """
+    if not is_a(scale.parent, "Add2") or zero.parent is None:
+        return False
+    return all(_is_same(a, b, x) for a, b in zip((scale, zero), dynamic_parameters(x), strict=True))
+
+
+def _is_same(a: Variable, b: Variable, source: Variable) -> bool:
+    """True if two variables are the same function of `source`."""
+    if a == b or source in (a, b):
+        return a == b
+    f, g = a.parent, b.parent
+    if f is None or g is None or f.info.type_name != g.info.type_name or f.info.args != g.info.args:
+        return False
+    return len(f.inputs) == len(g.inputs) and all(
+        _is_same(*pair, source) for pair in zip(f.inputs, g.inputs, strict=True)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .arithmetic import ARITHMETIC
+from .attention import TRANSFORMERS
 from .classical import CLASSICAL
 from .computed import COMPUTED
 from .convolutions import CONVOLUTIONS
@@ -16,7 +17,6 @@ from .recurrent import RECURRENT
 from .reductions import REDUCTIONS
 from .sequences import SEQUENCES
 from .shapes import SHAPES
-from .transformers import TRANSFORMERS
 from .transforms import TRANSFORMS
 from .trees import TREES
 from .vision import VISION

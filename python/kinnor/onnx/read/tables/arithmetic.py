@@ -9,7 +9,7 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
-from ....rewrite.int8.dynamic import rounded
+from ....rewrite.int8.levels import rounded
 from ..containers import Absent, Items
 from ..values import Row, note_lengths
 from .building import binary, expand, folded, many, per_channel, reshape, unary

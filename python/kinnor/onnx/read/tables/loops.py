@@ -15,8 +15,7 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ..array_function import DIFFERENTIATES
-from ..body import Repeated
-from ..counting import Counters
+from ..body import Counters, Repeated
 from ..expansion import BUDGET, MOST_STEPS, MOST_TIMES, n_built, stays_true
 from ..values import OnnxError, Row, Value
 from .building import reshape

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .... import functions as F
-from ....rewrite.int8.dynamic import dynamic_parameters
+from ....rewrite.int8.levels import dynamic_parameters
 from ..values import Row, Value
 from .arithmetic import gemm, matmul
 from .building import expand, per_channel, reshape

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import functions as F
-from ....rewrite.int8.dynamic import dynamic_parameters, rounded
+from ....rewrite.int8.levels import dynamic_parameters, rounded
 from ..values import OnnxError, Row, Value, note_lengths
 from .arithmetic import matmul
 from .building import constant, expand, per_channel, reshape

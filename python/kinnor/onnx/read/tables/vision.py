@@ -8,7 +8,7 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable, non_max_suppression
-from ....rewrite.int8.dynamic import rounded
+from ....rewrite.int8.levels import rounded
 from ..values import Row
 from .building import reshape
 

@@ -6,10 +6,8 @@ from typing import Any
 
 from .arithmetic import ARITHMETIC
 from .arrays import ARRAYS
-from .binary import BINARY
-from .fused import FUSED
-from .layers import LAYERS
-from .recurrent import RECURRENT
+from .fused import BINARY, FUSED
+from .layers import LAYERS, RECURRENT
 
 __all__ = ["EXPORTS", "EXPORT_SUBJECTS"]
 
