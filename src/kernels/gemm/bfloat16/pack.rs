@@ -2,11 +2,11 @@
 //! of 32 bits. Rounds `f32` to bfloat16. A missing last element is zero.
 
 use std::arch::x86_64::{
-    __m256bh, __m256i, __m512, __m512bh, __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_mask_storeu_epi16,
-    _mm256_maskz_loadu_epi16, _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtne2ps_pbh,
-    _mm512_cvtneps_pbh, _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_loadu_si512,
-    _mm512_mask_storeu_epi32, _mm512_maskz_loadu_ps, _mm512_maskz_sub_ps, _mm512_or_si512,
-    _mm512_permutexvar_epi16, _mm512_slli_epi32, _mm512_storeu_si512,
+    __m256bh, __m256i, __m512, __m512bh, __m512i, _mm256_mask_storeu_epi16, _mm256_maskz_loadu_epi16,
+    _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtne2ps_pbh, _mm512_cvtneps_pbh,
+    _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_storeu_epi32,
+    _mm512_maskz_loadu_ps, _mm512_maskz_sub_ps, _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_slli_epi32,
+    _mm512_storeu_si512,
 };
 use std::ops::Range;
 
@@ -80,9 +80,6 @@ static INTERLEAVED: [u16; 32] = {
     order
 };
 
-/// Rows that are read ahead of the one that is packed, since the processor does not foresee rows that are far apart.
-const AHEAD: usize = 16;
-
 impl PairOperand {
     /// The words of 16 adjacent elements of two rows, of those that the masks select.
     #[inline(always)]
@@ -116,10 +113,6 @@ pub(super) unsafe fn panel(b: PairOperand, k: usize, n: usize, padded: usize, to
             let masks = [first(n), first(n.saturating_sub(WIDTH))];
             for p in 0..pairs {
                 let (low, high) = (b.at(2 * p, 0), b.at(2 * p + 1, 0));
-                for row in [2 * p + AHEAD, 2 * p + AHEAD + 1] {
-                    _mm_prefetch::<_MM_HINT_T0>(b.at(row, 0).cast());
-                    _mm_prefetch::<_MM_HINT_T0>(b.at(row, WIDTH).cast());
-                }
                 let has_high = 2 * p + 1 < k;
                 for (half, mask) in masks.into_iter().enumerate() {
                     let skip = half * WIDTH * b.size() as usize;
