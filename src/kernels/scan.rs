@@ -28,7 +28,7 @@ fn may_leave_range<T: Float>(numbers: impl Iterator<Item = (T, T)>) -> bool {
 }
 
 /// Three numbers for each of some lines.
-type States = [[f64; COLUMNS]; 3];
+type LineStates = [[f64; COLUMNS]; 3];
 
 /// Takes a few steps of some lines: `write(line, step, y)` gets the result of `f` for the state of the line and the
 /// numbers `read(line, step)`. Lines side by side are computed together if `BESIDE`, others a block of steps at a time.
@@ -38,7 +38,7 @@ type States = [[f64; COLUMNS]; 3];
 fn take_steps<const BESIDE: bool>(
     steps: Range<usize>,
     lines: usize,
-    states: &mut States,
+    states: &mut LineStates,
     read: impl Fn(usize, usize) -> [f64; 2],
     f: impl Fn([f64; 3], [f64; 2]) -> ([f64; 3], f64),
     write: impl Fn(usize, usize, f64),

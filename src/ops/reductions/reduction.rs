@@ -7,11 +7,9 @@ use crate::ops::reductions::cumulative::CumProd;
 use crate::Result;
 use crate::array::Shape;
 use crate::kernels::broadcast::BroadcastLayout;
-use crate::kernels::map::GRAIN;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
 use crate::kernels::scaled::product_gradient;
 use crate::kernels::scratch::{List, Zeros};
-use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, reduce, strided};
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::contract::elementwise::is_double;
@@ -272,22 +270,16 @@ fn add_product_gradients<T: Float>(
     // The offsets of the elements of a row. Those of other rows are moved by the place of their first element.
     let offsets: List<usize> = (0..n).map(|k| place(shape, axes, 0, k)).collect();
     let is_dense = offsets.iter().enumerate().all(|(k, offset)| k == *offset);
-    let to = Shared::new(gx.as_mut_ptr());
-    threads::ranges(rows.len(), (GRAIN / n.max(1)).max(1), |some| {
-        let mut copy = List::repeat(T::ZERO, if is_dense { 0 } else { n });
-        for i in rows[some].iter().copied() {
-            let first = place(shape, axes, i, 0);
-            copy.iter_mut().zip(offsets.iter()).for_each(|(copy, offset)| *copy = x[first + offset]);
-            let row = if is_dense { &x[first..first + n] } else { &copy };
-            product_gradient(row, gy[i], |k, g| {
-                // SAFETY: the gradient has as many elements as `x`, and no two rows share one.
-                unsafe {
-                    let to = to.get().add(first + offsets[k]);
-                    to.write(to.read() + g);
-                }
-            });
-        }
-    });
+    let mut copy = List::repeat(T::ZERO, if is_dense { 0 } else { n });
+    for i in rows.iter().copied() {
+        let first = place(shape, axes, i, 0);
+        copy.iter_mut().zip(offsets.iter()).for_each(|(copy, offset)| *copy = x[first + offset]);
+        let row = if is_dense { &x[first..first + n] } else { &copy };
+        product_gradient(row, gy[i], |k, g| {
+            let to = &mut gx[first + offsets[k]];
+            *to = *to + g;
+        });
+    }
 }
 
 impl Compute for Prod {
