@@ -215,10 +215,11 @@ impl<T: Float> WeightGradientSums<'_, T> {
                 unsafe { (isa::kernels::<f64>().transform_weights)(&transform) };
             }
             for task in (0..parts).map(|part| part * g.group + group) {
-                // SAFETY: guaranteed by the caller. So below.
+                // SAFETY: guaranteed by the caller.
                 if unsafe { self.uneven.get().add(task).read() } {
                     let sums = self.direct.get().wrapping_add(task * self.directly + c * TAPS * of_map);
                     for (i, tap) in taps.iter_mut().enumerate() {
+                        // SAFETY: as above.
                         *tap += unsafe { *sums.add(i % TAPS * of_map + i / TAPS) }.real();
                     }
                 }
