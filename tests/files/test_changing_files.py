@@ -15,7 +15,7 @@ import kinnor.functions as F
 import kinnor.onnx
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
-from kinnor.files import steady
+from kinnor.files import atomic
 
 N = 60_000
 """Number of elements of the arrays, so that a write takes long."""
@@ -143,7 +143,7 @@ def test_readers_see_one_version(made, suffix, tmp_path):
 
 
 def test_a_file_that_is_written_all_the_time_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(steady, "_PATIENCE", 0.1)
+    monkeypatch.setattr(atomic, "_PATIENCE", 0.1)
     path, calls = tmp_path / "p.safetensors", []
     parameters(path, 1)
 
@@ -152,11 +152,11 @@ def test_a_file_that_is_written_all_the_time_is_an_error(tmp_path, monkeypatch):
         calls.append(1)
         os.utime(path, ns=(0, len(calls)))
 
-    with pytest.raises(steady.FileBusyError, match="that no process writes"):
-        steady.steadily("load", path, read)
+    with pytest.raises(atomic.FileBusyError, match="that no process writes"):
+        atomic.steadily("load", path, read)
     assert len(calls) > 1
-    monkeypatch.setattr(steady, "_is_fresh", lambda _: True)
-    with pytest.raises(steady.FileBusyError, match="load_parameters: expected a file that no process writes"):
+    monkeypatch.setattr(atomic, "_is_fresh", lambda _: True)
+    with pytest.raises(atomic.FileBusyError, match="load_parameters: expected a file that no process writes"):
         nn.load_parameters(path)
 
 
