@@ -59,7 +59,7 @@ pub(super) unsafe fn in_f32(
                 convert(
                     c.p.cast::<bf16>().wrapping_offset(i as isize * c.row),
                     sums.get().wrapping_add(i * n),
-                )
+                );
             });
         });
     };
@@ -79,7 +79,7 @@ pub(super) unsafe fn in_f32(
         match c.col {
             1 => narrow_here(sums, c_row.cast(), DType::BF16, n),
             col => (0..n).for_each(|j| {
-                c_row.wrapping_offset(j as isize * col).write(bf16::from_f32(sums.add(j).read()))
+                c_row.wrapping_offset(j as isize * col).write(bf16::from_f32(sums.add(j).read()));
             }),
         }
     });
