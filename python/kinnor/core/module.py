@@ -682,7 +682,8 @@ class Module:
         other = self._own_name(name)
         if other is not None:
             return f"; did you mean {other!r}?"
-        return f"; write {MODULE[name]}" if name in MODULE else ""
+        is_known = name in MODULE and (name not in _ELSEWHERE or hasattr(type(self), "__getitem__"))
+        return f"; write {MODULE[name]}" if is_known else ""
 
     def _own_name(self, name: str) -> str | None:
         """The attribute of this module that PyTorch's modules have by another name."""
