@@ -46,8 +46,8 @@ impl Variable {
         self.has(flag::NEED_GRAD_STATE)
     }
 
-    /// Sets whether it needs a gradient. If it does, functions that use it need one, too. In NNabla's dialect, they follow
-    /// in the next forward run, and so they do in both dialects if it needs none.
+    /// Sets whether it needs a gradient. If it does, functions that use it need one, too. In NNabla's dialect, they
+    /// follow in the next forward run. So they do in both dialects if it needs none.
     pub fn set_need_grad(&self, on: bool) {
         arena::with(|a| {
             a.change_flags(self.ix(), flag::NEED_GRAD_SET, true);

@@ -54,8 +54,7 @@ pub struct Alias {
     pub modifies: bool,
 }
 
-/// The range of whole constants, see [`Compute::constants`](crate::ops::Compute::constants). Constants that are no whole
-/// numbers count as zero.
+/// The range of whole constants, see [`Compute::constants`](crate::ops::Compute::constants). Others count as zero.
 pub(crate) fn range_of(constants: impl IntoIterator<Item = f64>) -> [i64; 2] {
     let whole = constants.into_iter().filter(|v| is_whole(*v)).map(|v| v as i64);
     whole.fold([0, 0], |[least, most], v| [least.min(v), most.max(v)])
@@ -159,7 +158,8 @@ impl Facts {
         }
     }
 
-    /// The facts of an elementwise operation whose gradients read `reads`. `moves` is true if integers keep their values.
+    /// The facts of an elementwise operation whose gradients read `reads`. `moves` is true if integers keep their
+    /// values.
     pub(crate) const fn elementwise(
         reads: Reads,
         activation: Option<Activation>,
