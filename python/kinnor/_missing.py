@@ -124,6 +124,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Missing names, by NNabla's module without the leading `nnabla.`."""
 
 MODULES: tuple[str, ...] = (
+    "core.sequential",
     "core.variable_batch_size",
     "experimental.framework.data",
     "experimental.framework.worker",

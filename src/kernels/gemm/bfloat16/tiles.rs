@@ -67,13 +67,13 @@ pub(in crate::kernels) fn trap() -> bool {
 }
 
 /// The tiles of this thread in use, until it is dropped.
-pub(in crate::kernels) struct TilesInUse {
+pub(in crate::kernels) struct HeldTiles {
     /// Their configuration.
     #[cfg(target_arch = "x86_64")]
     _configured: amx::tiles::TilesInUse,
 }
 
-impl TilesInUse {
+impl HeldTiles {
     /// # Safety
     /// The process must be allowed to use tiles.
     pub(in crate::kernels) unsafe fn new() -> Self {

@@ -54,7 +54,7 @@ impl Drop for TilesInUse {
 
 /// The sums of a [`PairTile`], row by row.
 #[repr(align(64))]
-struct TileBuffer(MaybeUninit<[f32; PANEL * TALLEST]>);
+struct UnstoredSums(MaybeUninit<[f32; PANEL * TALLEST]>);
 
 /// Steps of the longest sum for which [`STEPS`] has places.
 const MOST_STEPS: usize = DEPTH / (2 * TILE_PAIRS) + 1;
@@ -95,7 +95,7 @@ pub(super) unsafe fn tile(t: &PairTile, rows: usize) {
             let sums = TileSums { p: t.c.cast(), row: 4 * t.c_row as usize, accumulate };
             return multiply(&factors, rows, sums);
         }
-        let mut buffer = TileBuffer(MaybeUninit::uninit());
+        let mut buffer = UnstoredSums(MaybeUninit::uninit());
         let is_whole = t.part.is_first && t.part.is_last;
         let to = if is_whole { buffer.0.as_mut_ptr().cast::<f32>() } else { t.sums };
         multiply(&factors, rows, TileSums { p: to, row: 4 * PANEL, accumulate: !t.part.is_first });
