@@ -895,6 +895,9 @@ def assign_together(pairs: Sequence[tuple[NdArray, NDArray[Any]]]) -> None:
 def get_conv_algorithm() -> str:
     """The convolution algorithm: see `set_conv_algorithm`."""
 
+def get_matmul_precision() -> str:
+    """The precision of products of float32 matrices: see `set_matmul_precision`."""
+
 def get_num_threads() -> int:
     """Number of threads that share the work of a function."""
 
@@ -997,6 +1000,9 @@ def set_context_mode(number: int) -> None:
 
 def set_conv_algorithm(name: str) -> None:
     """Sets the convolution algorithm of the process."""
+
+def set_matmul_precision(name: str) -> None:
+    """Sets how products of float32 matrices are computed in this process."""
 
 def completed_gradients(function: Function, grads: list[NdArray]) -> list[tuple[Function, list[int]]]:
     """The functions of a backward run from `function` in order, each with the gradients that it completes."""
