@@ -33,7 +33,7 @@ use super::{Float, PerFloat};
 use crate::array::{InputCache, Lent};
 pub use bfloat16::instructions as bfloat16_instructions;
 pub(super) use bfloat16::tiles;
-use bfloat16::{PairOperand, PairResult};
+use bfloat16::{NumberPart, PairOperand, PairResult};
 
 /// A matrix in memory: element (r, c) is at offset `r * row_stride + c * col_stride`.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,7 @@ impl<'a, T: Float> Matrix<'a, T> {
             row: row_stride as isize,
             col: col_stride as isize,
             is_narrow,
-            is_rest: false,
+            part: NumberPart::Rounded,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::bfloat16::{self, PairOperand, PairResult};
+use super::bfloat16::{self, NumberPart, PairOperand, PairResult};
 use crate::kernels::epilogue::{Epilogue, Tail};
 
 /// How products of `f32` matrices are computed.
@@ -74,21 +74,23 @@ pub(super) unsafe fn in_three(
     c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
-    let rest = |of: PairOperand| PairOperand { is_rest: true, ..of };
+    let finite = |of: PairOperand| PairOperand { part: NumberPart::Finite, ..of };
+    let rest = |of: PairOperand| PairOperand { part: NumberPart::Rest, ..of };
     let first = Epilogue { row_bias: None, column_bias: None, tail: Tail::NOTHING, ..epilogue };
     let then = Epilogue { accumulate: true, ..first };
-    // The smaller products come first, so that they are not lost beside large sums.
+    // The smaller products come first, so that they are not lost beside large sums. Only the last one has infinite
+    // numbers: times a rest of zero they would be NaN.
     // SAFETY: guaranteed by the caller.
     unsafe {
-        bfloat16::multiply(size, rest(a), b, c, first);
-        bfloat16::multiply(size, a, rest(b), c, then);
+        bfloat16::multiply(size, rest(a), finite(b), c, first);
+        bfloat16::multiply(size, finite(a), rest(b), c, then);
         bfloat16::multiply(size, a, b, c, Epilogue { accumulate: true, ..epilogue });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PairOperand, PairResult, in_three, multiply};
+    use super::{NumberPart, PairOperand, PairResult, in_three, multiply};
     use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 
     /// `n` numbers between -1 and 1.
@@ -99,7 +101,7 @@ mod tests {
     /// A matrix of rows of `cols` numbers, or of columns of `rows` numbers.
     fn operand(v: &[f32], rows: usize, cols: usize, by_columns: bool) -> PairOperand {
         let (row, col) = if by_columns { (1, rows as isize) } else { (cols as isize, 1) };
-        PairOperand { p: v.as_ptr().cast(), row, col, is_narrow: false, is_rest: false }
+        PairOperand { p: v.as_ptr().cast(), row, col, is_narrow: false, part: NumberPart::Rounded }
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod widened;
 pub(super) use arm::has_pairs;
 #[cfg(target_arch = "aarch64")]
 use arm::{pack, tile};
-pub(super) use source::PairOperand;
+pub(super) use source::{NumberPart, PairOperand};
 
 use crate::kernels::epilogue::{Epilogue, Tail};
 

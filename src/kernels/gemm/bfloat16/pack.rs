@@ -5,26 +5,28 @@ use std::arch::x86_64::{
     __m256bh, __m256i, __m512, __m512bh, __m512i, _mm256_mask_storeu_epi16, _mm256_maskz_loadu_epi16,
     _mm512_castsi512_ps, _mm512_cvtepu16_epi32, _mm512_cvtne2ps_pbh, _mm512_cvtneps_pbh,
     _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_loadu_si512, _mm512_mask_storeu_epi32,
-    _mm512_maskz_loadu_ps, _mm512_maskz_sub_ps, _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_slli_epi32,
-    _mm512_storeu_si512,
+    _mm512_maskz_loadu_ps, _mm512_maskz_sub_ps, _mm512_or_si512, _mm512_permutexvar_epi16, _mm512_setzero_ps,
+    _mm512_slli_epi32, _mm512_storeu_si512,
 };
 use std::ops::Range;
 
-use super::source::PairOperand;
+use super::source::{NumberPart, PairOperand};
 use super::tile::{PANEL, WIDTH, widen};
 use crate::kernels::gemm::split::EvenSplit;
 use crate::kernels::simd::Vector;
 use crate::kernels::simd::x86::F32x16;
 
-/// What rounding to bfloat16 leaves of each number. Zero where the rounded number is infinite or NaN.
+/// Numbers, or what rounding them to bfloat16 leaves if `is_rest`. Zero where the rounded number is infinite or
+/// NaN.
 #[inline(always)]
-unsafe fn rest(v: __m512) -> __m512 {
+unsafe fn finite(v: __m512, is_rest: bool) -> __m512 {
     /// Infinite numbers and NaN, for `vfpclassps`.
     const SPECIAL: i32 = 0x99;
     // SAFETY: the caller guarantees AVX-512 with BF16.
     unsafe {
         let rounded = widen(std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(v)));
-        _mm512_maskz_sub_ps(!_mm512_fpclass_ps_mask::<SPECIAL>(rounded), v, rounded)
+        let without = if is_rest { rounded } else { _mm512_setzero_ps() };
+        _mm512_maskz_sub_ps(!_mm512_fpclass_ps_mask::<SPECIAL>(rounded), v, without)
     }
 }
 
@@ -35,7 +37,10 @@ impl PairOperand {
         // SAFETY: the caller guarantees AVX-512 with BF16 and the elements.
         unsafe {
             let v = _mm512_maskz_loadu_ps(mask, at.cast());
-            if self.is_rest { rest(v) } else { v }
+            match self.part {
+                NumberPart::Rounded => v,
+                part => finite(v, part == NumberPart::Rest),
+            }
         }
     }
 

@@ -13,9 +13,19 @@ pub(in crate::kernels::gemm) struct PairOperand {
     pub(in crate::kernels::gemm) col: isize,
     /// True if elements are in bfloat16.
     pub(in crate::kernels::gemm) is_narrow: bool,
-    /// True if each `f32` element stands for what rounding it to bfloat16 leaves, which is zero for numbers that
-    /// are or become infinite or NaN.
-    pub(in crate::kernels::gemm) is_rest: bool,
+    /// The part of each `f32` element that is read.
+    pub(in crate::kernels::gemm) part: NumberPart,
+}
+
+/// A part of a number in `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::kernels::gemm) enum NumberPart {
+    /// The number rounded to bfloat16.
+    Rounded,
+    /// As `Rounded`, and zero if that is infinite or NaN.
+    Finite,
+    /// What `Finite` leaves, rounded to bfloat16. Zero if the rounded number is infinite or NaN.
+    Rest,
 }
 
 // SAFETY: only an address. Users of the address ensure safe access.
@@ -67,10 +77,11 @@ impl PairOperand {
             }
             let v = at.cast::<f32>().read();
             let rounded = bf16::from_f32(v);
-            match self.is_rest {
-                true if rounded.is_finite() => bf16::from_f32(v - rounded.to_f32()),
-                true => bf16::ZERO,
-                false => rounded,
+            match self.part {
+                NumberPart::Rounded => rounded,
+                _ if !rounded.is_finite() => bf16::ZERO,
+                NumberPart::Finite => rounded,
+                NumberPart::Rest => bf16::from_f32(v - rounded.to_f32()),
             }
         }
     }

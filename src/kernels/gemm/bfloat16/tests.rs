@@ -1,6 +1,6 @@
 use half::bf16;
 
-use super::{PairOperand, PairResult, RowMajor, multiply, widened};
+use super::{NumberPart, PairOperand, PairResult, RowMajor, multiply, widened};
 use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::threads::{num_threads, set_num_threads};
 
@@ -31,7 +31,13 @@ impl Operand {
     /// The matrix as an operand: the bfloat16 copy if `is_narrow`, else the `f32` one.
     fn source(&self, is_narrow: bool) -> PairOperand {
         let p = if is_narrow { self.narrow.as_ptr().cast() } else { self.wide.as_ptr().cast() };
-        PairOperand { p, row: self.row as isize, col: self.col as isize, is_narrow, is_rest: false }
+        PairOperand {
+            p,
+            row: self.row as isize,
+            col: self.col as isize,
+            is_narrow,
+            part: NumberPart::Rounded,
+        }
     }
 
     /// Element (i, j), rounded to bfloat16.

@@ -16,7 +16,7 @@ use half::bf16;
 use super::blocks::{PackRows, PairKernels, PairProduct};
 use super::pack;
 use super::pair_tile::PairTile;
-use super::source::PairOperand;
+use super::source::{NumberPart, PairOperand};
 use super::tiles::{TALLEST, TILE_PAIRS, TILE_ROWS};
 use crate::environment::WrongSetting;
 use crate::kernels::epilogue::Epilogue;
@@ -117,7 +117,7 @@ unsafe fn is_right<K: PairKernels>() -> bool {
         row: row as isize,
         col: 1,
         is_narrow: true,
-        is_rest: false,
+        part: NumberPart::Rounded,
     };
     let product = PairProduct {
         m,

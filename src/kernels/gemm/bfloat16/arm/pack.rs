@@ -9,7 +9,7 @@ use std::arch::aarch64::{
 use std::arch::asm;
 use std::ops::Range;
 
-use super::super::source::PairOperand;
+use super::super::source::{NumberPart, PairOperand};
 use super::tile::PANEL;
 use crate::kernels::gemm::split::EvenSplit;
 
@@ -38,7 +38,7 @@ impl PairOperand {
     unsafe fn four(self, at: *const u8, n: usize) -> uint16x4_t {
         // SAFETY: the caller guarantees FEAT_BF16 and the elements.
         unsafe {
-            if n < 4 || self.is_rest {
+            if n < 4 || self.part != NumberPart::Rounded {
                 let of_first = PairOperand { p: at, row: 0, col: 1, ..self };
                 let bits: [u16; 4] = std::array::from_fn(|j| if j < n { of_first.bits(0, j) } else { 0 });
                 return vld1_u16(bits.as_ptr());
