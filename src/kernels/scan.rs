@@ -276,8 +276,8 @@ impl Scan {
         });
     }
 
-    /// Computes the gradients of a few lines from element `start` on, at most `COLUMNS`. They lie side by side if `BESIDE`,
-    /// else one after the other. There is memory for as many sums in `later`.
+    /// Computes the gradients of a few lines from element `start` on, at most `COLUMNS`. They lie side by side if
+    /// `BESIDE`, else one after the other. There is memory for as many sums in `later`.
     ///
     /// # Safety
     /// The lines must be within the arrays, and no other thread may read or write them in `gx`.
@@ -290,8 +290,8 @@ impl Scan {
         gx: Shared<T>,
         later: &mut [f64],
     ) {
-        /// Products of float32 that grow by no more than this along a part of a line are in the range of float64. If they
-        /// vanish, so do the gradients.
+        /// Products of float32 that grow by no more than this along a part of a line are in the range of float64. If
+        /// they vanish, so do the gradients.
         const MOST: f64 = 1e90;
         let Self { n, inner, exclusive, reverse, .. } = self;
         let is_double = size_of::<T>() == size_of::<f64>();

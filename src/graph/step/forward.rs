@@ -167,7 +167,8 @@ impl ForwardStep {
         self.tiled && !self.idle
     }
 
-    /// True if the operation compares or selects elements, and an input holds integers now or held them in the last run.
+    /// True if the operation compares or selects elements, and an input holds integers now or held them in the last
+    /// run.
     pub(crate) fn compares_integers(&self) -> bool {
         self.op.facts().compares != Compares::Nothing
             && (self.integers.is_some() || self.x.iter().any(holds_integers))

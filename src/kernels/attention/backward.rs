@@ -267,7 +267,8 @@ fn without_hidden<T: Float>(hidden: &[bool], gy: &[T], depth: usize) -> List<T> 
     seen
 }
 
-/// The inner product of `x` with as many elements of `y`. The products are added in lanes, so that the loop is vectorized.
+/// The inner product of `x` with as many elements of `y`. The products are added in lanes, so that the loop is
+/// vectorized.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // plain loops vectorize
 fn dot<T: Float>(x: &[T], y: &[T]) -> T {

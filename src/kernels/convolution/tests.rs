@@ -344,8 +344,8 @@ pub(super) fn noise<T: Float>(n: usize, seed: usize) -> Vec<T> {
     (0..n).map(|_| T::of(next())).collect()
 }
 
-/// Convolutions for words of two channels, or two images: with steps, distances between taps, groups, one to three axes,
-/// several chunks of channels, and without padding.
+/// Convolutions for words of two channels, or two images: with steps, distances between taps, groups, one to three
+/// axes, several chunks of channels, and without padding.
 fn geometries_of_words() -> Vec<Geometry> {
     vec![
         geometry(5, [16, 20, 1], &[[9, 3, 1, 1, 1]; 2]),
