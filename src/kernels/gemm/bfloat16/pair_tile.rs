@@ -40,8 +40,10 @@ pub(super) struct PairTile {
     /// The epilogue, which is applied to each sum.
     pub(super) epilogue: TileEpilogue,
     /// Memory for the sums if the pairs come in several parts, or null.
+    #[cfg_attr(target_arch = "aarch64", allow(dead_code))] // only AMX multiplies in parts
     pub(super) sums: *mut f32,
     /// Which part of the pairs this is.
+    #[cfg_attr(target_arch = "aarch64", allow(dead_code))] // as above
     pub(super) part: TilePart,
 }
 
