@@ -37,7 +37,7 @@ fn steps(layout: &PlaneLayout, taps: usize) -> usize {
 /// Packs the weights for tiles. `channels` is the number of source channels of a group.
 ///
 /// A row has the weights of a target: for each tap, words of the channels of a chunk, and zeros up to whole tiles.
-/// After the rows of all targets, and zeros for the largest tile, come those of the next chunk.
+/// After the rows of all targets, and zeros for the largest tile, come the rows of the next chunk.
 pub(super) fn pack_weights<T: Float>(
     sum: &Correlation<'_, T>,
     channels: usize,
@@ -96,7 +96,9 @@ pub(super) unsafe fn sum_block<T: Float>(
     let tile = layout.chunk.next_multiple_of(TILE_PAIRS);
     let capacity = if layout.in_place { 0 } else { tile * layout.channel };
     let (row, chunks) = (steps(layout, taps) * TILE_PAIRS + GAP, sources.div_ceil(layout.chunk));
-    let mut places = List::with_capacity(64);
+    let words =
+        |tap| (0..tile).step_by(TILE_PAIRS).map(move |word| 4 * (tap + (word * layout.channel) as isize));
+    let places: List<isize> = layout.table[..taps].iter().flat_map(|tap| words(*tap)).collect();
     scratch::with(capacity + height * stride + COLUMNS, |memory: &mut [T]| {
         let (planes, results) = memory.split_at_mut(capacity);
         let results = results.as_mut_ptr();
@@ -112,12 +114,6 @@ pub(super) unsafe fn sum_block<T: Float>(
                 unsafe { pack_images(sum, layout, block, group, first..first + channels, planes) };
                 planes.as_ptr()
             };
-            places.clear();
-            for tap in &layout.table[..taps] {
-                for word in (0..tile).step_by(TILE_PAIRS) {
-                    places.push(4 * (tap + (word * layout.channel) as isize));
-                }
-            }
             let all = sum.targets.channels + TALLEST;
             let a = weights.p.wrapping_add(weights.group * group + (chunk * all + rows.start) * row);
             // SAFETY: the weights have a row for each of these targets, the planes for each word, and the memory
