@@ -35,7 +35,7 @@ pub(super) struct Weights<T> {
 unsafe impl<T> Sync for Weights<T> {}
 
 impl<T> Weights<T> {
-    /// Weights in this memory, with the distance from those of a group to the next.
+    /// Weights in this memory, with the distance from the weights of a group to the next.
     fn packed(memory: Workspace<T>, group: usize) -> Self {
         Self { p: memory.ptr().cast_const(), group, _owner: Some(memory) }
     }

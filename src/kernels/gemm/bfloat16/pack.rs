@@ -31,7 +31,7 @@ unsafe fn finite(v: __m512, is_rest: bool) -> __m512 {
 }
 
 impl PairOperand {
-    /// 16 adjacent numbers of `f32` at `at`, of those that the mask selects, and zeros.
+    /// 16 adjacent numbers of `f32` at `at`, as the mask selects, and zeros elsewhere.
     #[inline(always)]
     unsafe fn wide(self, at: *const u8, mask: u16) -> __m512 {
         // SAFETY: the caller guarantees AVX-512 with BF16 and the elements.
@@ -86,7 +86,7 @@ static INTERLEAVED: [u16; 32] = {
 };
 
 impl PairOperand {
-    /// The words of 16 adjacent elements of two rows, of those that the masks select.
+    /// The words of 16 adjacent elements of two rows. Elements that the masks leave out are zeros.
     #[inline(always)]
     unsafe fn words(self, low: *const u8, high: *const u8, [of_low, of_high]: [u16; 2]) -> __m512i {
         // SAFETY: the caller guarantees AVX-512 with BF16 and the elements.

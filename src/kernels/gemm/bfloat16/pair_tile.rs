@@ -42,7 +42,7 @@ pub(super) struct PairTile {
     /// Memory for the sums if the pairs come in several parts, or null.
     #[cfg_attr(target_arch = "aarch64", allow(dead_code))] // only AMX multiplies in parts
     pub(super) sums: *mut f32,
-    /// Which part of the pairs this is.
+    /// The part of the pairs that is multiplied.
     #[cfg_attr(target_arch = "aarch64", allow(dead_code))] // as above
     pub(super) part: TilePart,
 }

@@ -24,7 +24,7 @@ pub(in crate::kernels::gemm) enum NumberPart {
     Rounded,
     /// As `Rounded`, and zero if that is infinite or NaN.
     Finite,
-    /// What `Finite` leaves, rounded to bfloat16. Zero if the rounded number is infinite or NaN.
+    /// The difference to `Finite`, rounded to bfloat16. Zero if the rounded number is infinite or NaN.
     Rest,
 }
 

@@ -13,8 +13,8 @@ pub(in crate::kernels) const TALLEST: usize = 2 * TILE_ROWS;
 /// Columns of sums that are computed together.
 pub(in crate::kernels) const COLUMNS: usize = 32;
 
-/// What tiles multiply. Step `s` multiplies the words from byte `64 s` on of the left rows by the rows at byte
-/// `steps[s]` of the right matrix.
+/// The matrices that tiles multiply. Step `s` multiplies the words from byte `64 s` on of the left rows by the rows at
+/// byte `steps[s]` of the right matrix.
 pub(in crate::kernels) struct TileFactors<'a> {
     /// The first word of the left matrix.
     pub(in crate::kernels) a: *const u8,
