@@ -212,3 +212,40 @@ def test_a_setting_that_stops_gradients_stays():
     assert (h.need_grad, y.need_grad) == (False, False)
     h.need_grad = True
     assert (h.need_grad, y.need_grad) == (True, True)
+
+
+def freeze(leaf):
+    """Turns off the gradient of a leaf."""
+    leaf.need_grad = False
+
+
+def rewire(leaf):
+    """Replaces a leaf by a value that needs no gradient."""
+    leaf.rewire_on(F.sin(nn.Variable.from_numpy_array(VALUES, need_grad=False)))
+
+
+@pytest.mark.parametrize("run", ["backward", "autodiff.backward", "autodiff.grad"])
+@pytest.mark.parametrize("change", [freeze, rewire])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_hook_is_called_after_the_inputs_need_no_gradient_any_more(run, change, at_once):
+    """The variable with the hook still needs a gradient, as it was set explicitly."""
+    x = nn.Variable.from_numpy_array(VALUES, need_grad=True)
+    with nn.auto_forward(at_once):
+        h = F.tanh(x)
+        h.need_grad = True
+        calls = []
+        h.register_hook(lambda g: calls.append(g.d.copy()) or g * 10)
+        y = F.sum(h * h)
+    change(x)
+    y.forward()
+    expected = 2 * h.d
+    if run == "autodiff.grad":
+        (found,) = nn.autodiff.grad(y, [h])
+        found = found.d
+    else:
+        h.grad.zero()
+        (y if run == "backward" else nn.autodiff).backward(*([] if run == "backward" else [y]))
+        found = h.g
+    assert len(calls) == 1
+    np.testing.assert_allclose(calls[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(found, 10 * expected, rtol=1e-6)

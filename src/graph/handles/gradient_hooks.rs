@@ -103,9 +103,14 @@ impl Arena {
     }
 
     /// True if a hook belongs to a leaf. Flags of inputs that change after the registration take effect with the next
-    /// run, which may make its variable an intermediate one.
+    /// run. They may make its variable an intermediate one, or one that no gradient flows through.
     fn is_on_leaf(&self, hook: &RegisteredHook) -> bool {
-        hook.leaf && (!self.is_alive(hook.owner) || self.is_end(hook.owner.0))
+        let (owner, is_alive) = (hook.owner.0, self.is_alive(hook.owner));
+        match hook.leaf {
+            true => !is_alive || self.is_end(owner),
+            // Hooks of a variable that was cut off stay with its function.
+            false => is_alive && self.parent(owner) != NONE && self.is_end(owner),
+        }
     }
 
     /// True if the gradient of an intermediate variable is retained.
