@@ -159,6 +159,7 @@ impl<C: Compute> Bound<C> {
             hosts_epilogue: C::HOSTS_EPILOGUE,
             compares: C::COMPARES,
             constants: op.constants(),
+            makes_reals: op.makes_reals(),
             activation: C::ACTIVATION,
             has_backward: C::HAS_BACKWARD,
             is_random: op.is_random(),

@@ -84,6 +84,13 @@ pub trait Compute: Declared {
         [0, 0]
     }
 
+    /// The range of integers that are moved, if outputs are real numbers though all moved inputs may hold integers:
+    /// since an argument is a fraction, or only a part of the elements is moved. The engine refuses integers of this
+    /// range that the type of the outputs does not hold.
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        None
+    }
+
     /// The inputs whose elements `forward` compares.
     const COMPARES: Compares = Compares::Nothing;
 
