@@ -529,6 +529,14 @@ class Function:
     @random_position.setter
     def random_position(self, position: int) -> None: ...
     @property
+    def progress(self) -> bytes | None:
+        """What its runs count and keep for later runs, as bytes for a checkpoint.
+
+        None if its results depend only on its inputs and on random numbers.
+        """
+    @progress.setter
+    def progress(self, progress: bytes) -> None: ...
+    @property
     def arguments(self) -> dict[str, Any]:
         """Same as `args`."""
     @property

@@ -1,7 +1,7 @@
 """Checkpoints: save and resume a training program, atomically, in one process or several.
 
 A checkpoint holds parameters, solver states, random generators, positions of data iterators, and positions of graphs
-whose functions have a seed of their own.
+whose functions have a seed of their own or count their runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Parts(NamedTuple):
     iterators: dict[str, DataIterator]
     """The data iterators, whose positions are saved."""
     graphs: dict[str, Variable]
-    """An output of each graph whose functions with a seed of their own are saved."""
+    """An output of each graph whose functions with a seed of their own or a count of runs are saved."""
 
 
 _ELSEWHERE = {
@@ -92,7 +92,8 @@ def save_checkpoint(
         solvers: Solvers by names of your choice, with their states.
         iterators: Data iterators by names of your choice, with their positions.
         graphs: An output of each static graph by names of your choice. Functions with a seed of their own, such as
-            `F.dropout(x, seed=7)`, go on after the numbers that they have drawn.
+            `F.dropout(x, seed=7)`, go on after the numbers that they have drawn. `F.inq_affine` and
+            `F.inq_convolution` go on counting their runs.
         values: Any value that JSON can hold, such as the number of the step. Numbers of NumPy are loaded as Python's.
         communicator: The processes of the program, which all call this; the first one writes.
         shards: True if each process writes its own file with the arrays that the first process lacks: states of a

@@ -5,11 +5,12 @@ The engine has its own generator for random functions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _core
 from ._check import as_whole, whole
-from ._core import ParameterError, RangeError
+from ._core import GraphError, ParameterError, RangeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,13 +103,25 @@ def _checked(value: int) -> int:
     return value
 
 
-def seeded_functions(outputs: Iterable[Variable]) -> list[Function]:
-    """The functions of a graph with a seed of their own, in the order of their runs."""
+class _Position(NamedTuple):
+    """How far the runs of a function have come."""
+
+    name: str
+    """The function's type."""
+    drawn: int
+    """The count of random numbers it has drawn."""
+    progress: bytes | None
+    """What its runs count and keep for later runs. None if it keeps nothing."""
+
+
+def _counting_functions(outputs: Iterable[Variable]) -> list[Function]:
+    """The functions of a graph with a seed of their own, or that count their runs, in the order of their runs."""
     found: dict[Function, None] = {}
 
     def note(function: Function) -> None:
-        """Keeps a function that has a seed."""
-        if function.random_position is not None and function.args.get("seed", -1) >= 0:
+        """Keeps a function that has a seed or counts its runs."""
+        is_seeded = function.random_position is not None and function.args.get("seed", -1) >= 0
+        if is_seeded or function.progress is not None:
             found[function] = None
 
     for y in outputs:
@@ -117,21 +130,46 @@ def seeded_functions(outputs: Iterable[Variable]) -> list[Function]:
 
 
 def positions(outputs: Iterable[Variable]) -> list[Any]:
-    """For JSON: the name of each function of a graph with a seed of its own, and the count of numbers it has drawn."""
-    return [[function.name, function.random_position] for function in seeded_functions(outputs)]
+    """How far each function of a graph has come that has a seed of its own or counts its runs, for JSON."""
+    return [
+        [function.name, function.random_position or 0, *([] if kept is None else [b64encode(kept).decode()])]
+        for function in _counting_functions(outputs)
+        for kept in [function.progress]
+    ]
+
+
+def _of_json(name: str, drawn: Any, progress: str | None = None) -> _Position:
+    """An entry of `positions`. Raises ValueError or TypeError if it is of no function."""
+    count = as_whole(drawn)
+    if count is None or not 0 <= count < 2**64:
+        raise ValueError(name)
+    return _Position(name, count, None if progress is None else b64decode(progress, validate=True))
 
 
 def set_positions(outputs: Iterable[Variable], found: Any, graph: str) -> None:
     """Sets the result of `positions` in the same graph. Raises ParameterError, and sets none, if it is of another."""
-    functions = seeded_functions(outputs)
+    functions = _counting_functions(outputs)
     own = [function.name for function in functions]
+    before = [function.progress for function in functions]
     try:
-        counts = [n for _, count in found if (n := as_whole(count)) is not None and 0 <= n < 2**64]
-        fits = [name for name, _ in found] == own and len(counts) == len(own)
-    except (TypeError, ValueError):
+        saved = [_of_json(*entry) for entry in found]
+        fits = [each.name for each in saved] == own
+        fits = fits and all((each.progress is None) == (kept is None) for each, kept in zip(saved, before, strict=True))
+        if fits:
+            _set_progress(functions, [each.progress for each in saved])
+    except (TypeError, ValueError, GraphError):
+        _set_progress(functions, before)
         fits = False
     if not fits:
-        expected = f"positions of {graph}, whose functions with a seed are {own}"
+        expected = f"positions of {graph}, whose functions with a seed or a count of runs are {own}"
         raise ParameterError(f"load_checkpoint: expected {expected}, got {found}")
-    for function, count in zip(functions, counts, strict=True):
-        function.random_position = count
+    for function, each in zip(functions, saved, strict=True):
+        if function.random_position is not None:
+            function.random_position = each.drawn
+
+
+def _set_progress(functions: Iterable[Function], progress: Iterable[bytes | None]) -> None:
+    """Sets what functions count and keep. Raises GraphError if it is of other functions."""
+    for function, kept in zip(functions, progress, strict=True):
+        if kept is not None:
+            function.progress = kept

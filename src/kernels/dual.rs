@@ -172,10 +172,7 @@ impl<N: Number> Number for Dual<N> {
     }
     #[inline(always)]
     fn acosh(self) -> Self {
-        // `1 / sqrt(x^2 - 1)`, without the square.
-        let size = size(self.v);
-        let (below, above) = ((size - N::all(1.0)).sqrt(), (size + N::all(1.0)).sqrt());
-        self.chain(self.v.acosh(), N::all(1.0) / below / above)
+        self.chain(self.v.acosh(), self.v.acosh_slope())
     }
     #[inline(always)]
     fn atanh(self) -> Self {
@@ -270,12 +267,15 @@ pub(crate) fn size<N: Number>(x: N) -> N {
     N::select(x.lt(N::all(0.0)), -x, x)
 }
 
+/// A number whose square is the same after adding or subtracting 1.
+pub(super) const LARGE: f64 = 1e9;
+
 /// True for numbers so large that `1 + x^2` is `x^2`, and `x` with 0 in place of these, so that its square is in range.
 ///
 /// Without `abs`, whose slope at NaN is zero: the derivatives of functions of `x` are NaN there.
 #[inline(always)]
 fn without_large<N: Number>(x: N) -> (N::Mask, N) {
-    let large = N::all(1e9);
+    let large = N::all(LARGE);
     let is_large = N::or(x.gt(large), x.lt(-large));
     (is_large, N::select(is_large, N::all(0.0), x))
 }
@@ -287,7 +287,9 @@ pub(crate) fn angle_gradients<N: Number>(g: N, y: N, x: N) -> (N, N) {
     let steep = y.abs().gt(x.abs());
     let (large, small) = (N::select(steep, y, x), N::select(steep, x, y));
     let ratio = small / large;
-    let by_small = g / large / (N::all(1.0) + ratio * ratio);
+    // `large + small ratio` is in range if both halves are. Halves are taken only where no digits of `g` matter.
+    let half = N::select(large.abs().gt(N::all(1e30)), N::all(0.5), N::all(1.0));
+    let by_small = g * half / (large * half + small * half * ratio);
     let by_large = by_small * ratio;
     (N::select(steep, by_large, by_small), -N::select(steep, by_small, by_large))
 }

@@ -3,6 +3,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use super::dual::{LARGE, size};
 use super::elementary::{double, single};
 use super::simd::{self, Work};
 use crate::array::Element;
@@ -105,6 +106,16 @@ pub trait Number:
     #[inline(always)]
     fn atanh_slope(self) -> Self {
         Self::all(1.0) / from_square(self)
+    }
+    /// The derivative of the inverse hyperbolic cosine, `1 / sqrt(x^2 - 1)`, without the square of a large number. The
+    /// two factors lose no digits near 1.
+    #[inline(always)]
+    fn acosh_slope(self) -> Self {
+        let size = size(self);
+        let is_large = size.gt(Self::all(LARGE));
+        let small = Self::select(is_large, Self::all(2.0), size);
+        let root = ((small - Self::all(1.0)) * (small + Self::all(1.0))).sqrt();
+        Self::all(1.0) / Self::select(is_large, size, root)
     }
 
     /// True where `self < other`. False where either is NaN.

@@ -1,7 +1,7 @@
 //! `Function`: a handle on a node of the graph. Hooks and visitors get these.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyDict, PyTuple, PyType};
 
 use super::arguments::{count, dict, flags, some_flag, some_flags, whole};
 use super::classes::Variable;
@@ -117,6 +117,18 @@ impl Function {
     #[setter]
     fn set_random_position(&self, position: u64) -> Result<()> {
         self.function()?.set_random_position(position)
+    }
+
+    /// What its runs count and keep for later runs, as bytes for a checkpoint. None if its results depend only on its
+    /// inputs and on random numbers.
+    #[getter]
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.function()?.progress()?.map(|bytes| PyBytes::new(py, &bytes)))
+    }
+
+    #[setter]
+    fn set_progress(&self, progress: &[u8]) -> Result<()> {
+        self.function()?.resume(progress)
     }
 
     /// The constant arguments by name.

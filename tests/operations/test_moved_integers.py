@@ -167,15 +167,171 @@ def test_results_that_the_type_of_the_input_does_not_hold_are_exact(mode, name, 
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_bounds_that_no_integer_has(mode, context):
-    """An infinite bound changes nothing. A fraction makes real numbers."""
+    """An infinite bound changes nothing. A fraction makes real numbers, and numbers beyond it may be any."""
     with nn.context_scope(nn.Context([f"cpu:{context}"])):
         ids = nn.Variable.from_numpy_array(np.array([2**24 + 1, -7, 257]))
         same = F.minimum_scalar(F.maximum_scalar(ids, -np.inf), np.inf)
-        real = F.clip_by_value(ids, -0.5, 100.5)
+        real = F.clip_by_value(ids, -5, 100.5)
+        least = F.maximum_scalar(F.minimum_scalar(ids, -5), -6.5)
         if mode == "static":
-            nn.forward_all([same, real])
+            nn.forward_all([same, real, least])
         assert same.d.tolist() == ids.d.tolist()
-        assert real.d.dtype.kind != "i" and real.d.tolist() == [100.5, -0.5, 100.5]
+        assert real.d.dtype.kind != "i" and real.d.tolist() == [100.5, -5, 100.5]
+        assert least.d.dtype.kind != "i" and least.d.tolist() == [-5, -6.5, -5]
+
+
+LIMITS = {"float": 2**24, "double": 2**53, "half": 2**11, "bfloat16": 2**8}
+"""The number up to which the type of each context holds all integers."""
+
+
+def variable(x):
+    """Returns a variable of a list or an array."""
+    return nn.Variable.from_numpy_array(np.asarray(x))
+
+
+HALVES = [0.5, 0.5]
+"""Real numbers that every context holds."""
+MIXED = {
+    "concatenate": lambda i: F.concatenate(i, variable(HALVES), axis=0),
+    "concatenate, the other way": lambda i: F.concatenate(variable(HALVES), i, axis=0),
+    "stack": lambda i: F.stack(i, variable(HALVES)),
+    "where": lambda i: F.where(variable([1, 1]), i, variable(HALVES)),
+    "maximum2": lambda i: F.maximum2(i, variable(HALVES)),
+    "minimum2": lambda i: F.minimum2(variable([np.inf, np.inf]), i),
+    "maximum_scalar": lambda i: F.maximum_scalar(i, 0.5),
+    "minimum_scalar": lambda i: F.minimum_scalar(i, 1e300),
+    "pad": lambda i: F.pad(i, (0, 1), constant_value=0.5),
+    "random_shift": lambda i: F.random_shift(F.reshape(i, (1, 2)), (0,), border_mode="constant", constant_value=0.5),
+    "bool_fill": lambda i: F.bool_fill(i, variable([0, 0]), 0.5),
+    "pad_packed_sequence": lambda i: F.pad_packed_sequence(
+        F.reshape(i, (2, 1)), variable([2]), padding_value=0.5, total_length=3
+    )[0],
+    "random_erase": lambda i: F.random_erase(F.reshape(i, (1, 1, 1, 2)), prob=0.0),
+    "nms_detection2d": lambda i: F.nms_detection2d(F.pad(F.reshape(i, (1, 1, 2)), (0, 4))),
+    "a part of an array": lambda i: F.concatenate(F.mul_scalar(variable(HALVES), 1), i[1:], i[:1], axis=0),
+}
+"""Functions that move integers among real numbers, whose type the results have."""
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("name", MIXED)
+def test_integers_among_real_numbers_are_exact_or_refused(mode, name, context, dtype):
+    """No integer is rounded to the type of the result."""
+    limit = LIMITS[context]
+    largest = {"half": 65504}.get(context, 2**62)
+
+    def run(*integers):
+        """Returns the numbers of the result that are larger than 1."""
+        y = MIXED[name](variable(np.array(integers, dtype)))
+        if mode == "static":
+            y.forward()
+        assert y.d.dtype.kind not in "iu"
+        found = np.ravel(np.asarray(y.d, np.float64))
+        return sorted(int(v) for v in found[found > 1])
+
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        most = min(np.iinfo(dtype).max, largest)
+        held = [
+            v for v in (limit - 1, limit, limit + 2 if limit > 256 else limit + 4, 4 * limit, 12 * limit) if v <= most
+        ]
+        for v in held:
+            assert run(v, 3) == sorted((v, 3))
+        if dtype in (np.int16, np.int32, np.int64) and name not in ("maximum2", "maximum_scalar"):
+            run(-min(most, limit), 3)
+        for v in (limit + 1, 4 * limit - 1, most | 1):
+            if limit < v <= np.iinfo(dtype).max:
+                function = name.split(",")[0].replace("a part of an array", "concatenate")
+                with pytest.raises(nn.IndexRangeError, match=rf"{function}: expected integers that .* real .*got {v}"):
+                    run(3, v)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_parts_of_real_arrays_take_integers_exactly_or_not_at_all(mode, context):
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+
+        def run(v):
+            """Returns an array into which an integer was assigned."""
+            x = nn.Variable.from_numpy_array(np.array([0.5, 0.5, 0.5], np.float32))
+            x[1:2] = nn.Variable.from_numpy_array(np.array([v]))
+            if mode == "static":
+                x.forward()
+            return x.d.tolist()
+
+        assert run(LIMITS[context]) == [0.5, LIMITS[context], 0.5]
+        with pytest.raises(nn.IndexRangeError, match="expected integers that"):
+            run(LIMITS[context] + 1)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_static_graph_refuses_integers_among_reals_only_while_it_has_them(context):
+    """A plan that was made for real numbers notices integers that it would round, in each later run."""
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        x = nn.Variable((2,))
+        y = F.mul_scalar(F.relu(F.maximum2(F.minimum_scalar(x, 1e300), variable(HALVES))), 1.0)
+        z = F.sink(y, F.concatenate(x, variable(HALVES), axis=0))
+        for _ in range(3):
+            for _ in range(3):
+                x.d = [2.25, 3.5]
+                z.forward(clear_no_need_grad=True)
+            x.d = np.array([3, LIMITS[context]])
+            z.forward(clear_no_need_grad=True)
+            x.d = np.array([3, LIMITS[context] + 1])
+            with pytest.raises(nn.IndexRangeError, match="expected integers that"):
+                z.forward(clear_no_need_grad=True)
+
+
+CHOOSING = {
+    "max_pooling_backward": (
+        lambda x: F.max_pooling_backward(variable([[7.0, 5.0]]), x, (2,)), lambda x: [[0, 7, 5, 0]],
+    ),
+    "confusion_matrix": (
+        lambda x: F.confusion_matrix(F.reshape(x, (2, 2)), variable([[1], [0]])), lambda x: [[1, 0], [0, 1]],
+    ),
+    "top_n_error": (lambda x: F.top_n_error(F.reshape(x, (2, 2)), variable([[1], [0]])), lambda x: [[0], [0]]),
+}  # fmt: skip
+"""Functions whose results are other numbers, by the largest of some integers, and the right results."""
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("name", CHOOSING)
+def test_choices_by_integers_are_exact_or_refused(mode, name, context):
+    """The largest of integers is found among the numbers themselves, not among rounded ones."""
+    function, expected = CHOOSING[name]
+
+    def run(x):
+        """Returns the result for four integers."""
+        y = function(variable([x]))
+        if mode == "static":
+            y.forward()
+        return y.d.tolist()
+
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        for a in (256, 2048, 2**24, 2**52):
+            assert run([a, a + 1, a + 1, a]) == expected(None)
+        with pytest.raises(nn.IndexRangeError, match=rf"{name}: expected integers from -2\^53 to 2\^53 in x"):
+            run([1, 2**53 + 1, 3, 2])
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_gradients_of_selected_integers_are_those_of_the_selection(context):
+    """Kernel and rule give the gradient to the element that was selected, not to one that rounding made equal."""
+    functions = {
+        "max_pooling": lambda x: F.max_pooling(x, (2,)),
+        "max": lambda x: F.max(x, axis=1),
+        "sort": lambda x: F.sort(x, axis=1)[:, -1],
+    }
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        for name, function in functions.items():
+            x = nn.Variable.from_numpy_array(np.array([[2**24, 2**24 + 1]]), need_grad=True)
+            y = function(x)
+            y.forward()
+            x.grad.zero()
+            y.backward()
+            (by_rule,) = nn.grad([y], [x])
+            by_rule.forward()
+            assert x.g.tolist() == [[0, 1]], name
+            assert by_rule.d.tolist() == [[0, 1]], name
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

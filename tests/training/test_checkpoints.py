@@ -89,9 +89,7 @@ def test_a_run_that_goes_on_has_the_bits_of_one_run(tmp_path, kind, arguments, s
 
 
 SEEDED = [
-    name
-    for name in TABLE
-    if "seed" in inspect.signature(getattr(F, name)).parameters and not name.startswith("inq_")  # They count runs too.
+    name for name in TABLE if "seed" in inspect.signature(getattr(F, name)).parameters and not name.startswith("inq_")
 ]
 """Functions of the table that take a seed of their own."""
 
@@ -141,6 +139,115 @@ def test_functions_with_a_seed_go_on_after_the_numbers_they_have_drawn(tmp_path,
     np.testing.assert_array_equal(run(*built()), numbers[0])
 
 
+INCREMENTAL = {
+    "inq_affine": (F.inq_affine, (4, 6), (6, 5)),
+    "inq_convolution": (F.inq_convolution, (2, 3, 5, 5), (4, 3, 3, 3)),
+}
+"""Functions that count their runs, with the shapes of an input and a weight."""
+
+
+@pytest.mark.parametrize("algorithm", ["largest_abs", "random"])
+@pytest.mark.parametrize("seed", [-1, 7])
+@pytest.mark.parametrize("context", ["float", "double", "half", "bfloat16"])
+@pytest.mark.parametrize("name", INCREMENTAL)
+def test_functions_that_count_their_runs_go_on_counting(tmp_path, name, context, seed, algorithm):
+    """A resumed training fixes the same weights in the same runs, though a solver has moved the fixed ones."""
+    function, of_x, of_w = INCREMENTAL[name]
+    rng = np.random.RandomState(3)
+    x, start = rng.randn(*of_x), rng.randn(*of_w)
+
+    def built():
+        """Returns the parameters, a solver, and the loss."""
+        w, fixed = (nn.Variable.from_numpy_array(a, need_grad=True) for a in (start, np.zeros(of_w)))
+        fixed.need_grad = False
+        y = function(
+            nn.Variable.from_numpy_array(x), w, fixed, inq_iterations=(1, 3, 5), num_bits=3,
+            selection_algorithm=algorithm, seed=seed,
+        )  # fmt: skip
+        solver = S.Sgd(0.2)
+        solver.set_parameters({"w": w})
+        return {"w": w, "fixed": fixed}, solver, F.mean(y**2)
+
+    def run(parameters, solver, loss):
+        """Makes one step. Returns the loss and the arrays."""
+        loss.forward()
+        solver.zero_grad()
+        loss.backward()
+        solver.update()
+        return [loss.d.copy(), *(v.d.copy() for v in parameters.values())]
+
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        nn.seed(5)
+        first = built()
+        steps = []
+        for step in range(8):
+            parameters, solver, loss = first
+            nn.save_checkpoint(tmp_path / f"{step}", parameters=parameters, solvers={"s": solver}, graphs={"g": loss})
+            steps.append(run(*first))
+        assert [int((each[2] == 1).sum()) for each in steps[::2]] == sorted(int((e[2] == 1).sum()) for e in steps[::2])
+        for done in range(8):
+            nn.seed(99)
+            again = built()
+            run(*again)
+            parameters, solver, loss = again
+            nn.load_checkpoint(tmp_path / f"{done}", parameters=parameters, solvers={"s": solver}, graphs={"g": loss})
+            for expected in steps[done:]:
+                for got, array in zip(run(*again), expected, strict=True):
+                    np.testing.assert_array_equal(got, array)
+
+
+def test_progress_that_is_of_no_such_function_is_refused_and_nothing_changes(tmp_path):
+    def built(n):
+        """Returns a graph with a count of its runs."""
+        xs = [nn.Variable.from_numpy_array(np.ones(s)) for s in ((2, n), (n, 2))]
+        return F.inq_affine(*xs, nn.Variable.from_numpy_array(np.zeros((n, 2))), inq_iterations=(1,))
+
+    y = built(3)
+    assert y.parent.progress == b""
+    y.forward()
+    before = y.parent.progress
+    for wrong in (b"1", before[:-1], before[:8] + b"\3" + before[9:]):
+        with pytest.raises(nn.GraphError, match="expected the progress of a function like INQAffine, got other bytes"):
+            y.parent.progress = wrong
+    nn.save_checkpoint(tmp_path / "c", parameters={}, graphs={"g": y})
+    for wrong in ([], [["INQAffine", 0]], [["INQAffine", 0, "1"]], [["INQAffine", 0, "AAAA"]], [["Affine", 0, ""]]):
+        changed(tmp_path / "c", lambda about, wrong=wrong: about["processes"][0]["graphs"].update(g=wrong))
+        with pytest.raises(nn.ParameterError, match=r"positions of graph 'g', whose functions .* are \['INQAffine'\]"):
+            nn.load_checkpoint(tmp_path / "c", parameters={}, graphs={"g": y})
+    assert y.parent.progress == before
+    assert F.relu(y).parent.progress is None
+    with pytest.raises(nn.GraphError, match="like ReLU"):
+        F.relu(y).parent.progress = b""
+
+
+def test_fit_goes_on_counting_runs(tmp_path):
+    """A resumed training of layers that are quantized step by step has the bits of one run."""
+
+    def run(epochs, **more):
+        """Trains a network. Returns its parameters and losses."""
+        nn.seed(5)
+        rng = np.random.RandomState(2)
+        w, fixed = (nn.Variable.from_numpy_array(a, need_grad=True) for a in (rng.randn(6, 3), np.zeros((6, 3))))
+        fixed.need_grad = False
+
+        def model(x, training=True):
+            """Returns the scores. Weights are fixed in training only."""
+            return F.inq_affine(x, w, fixed, inq_iterations=(3, 8, 19)) if training else F.affine(x, w)
+
+        history = nn.fit(
+            model, (X, Y), "cross_entropy", solver=S.Sgd(0.1), epochs=epochs, batch_size=8, verbose=False,
+            parameters={"w": w, "fixed": fixed}, **more,
+        )  # fmt: skip
+        return [w.d.copy(), fixed.d.copy()], history.series("loss")
+
+    arrays, losses = run(4)
+    run(2, checkpoint=tmp_path / "c")
+    again, losses_again = run(4, checkpoint=tmp_path / "c")
+    assert losses_again == losses
+    for one, other in zip(again, arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_positions_of_another_graph_are_refused_and_nothing_changes(tmp_path):
     x = nn.Variable((2, 3))
     y = F.dropout(x, seed=3)
@@ -150,7 +257,7 @@ def test_positions_of_another_graph_are_refused_and_nothing_changes(tmp_path):
     other.forward()
     position = other.parent.random_position
     assert position > 0
-    with pytest.raises(nn.ParameterError, match=r"positions of graph 'g', whose functions with a seed are \['Rand'\]"):
+    with pytest.raises(nn.ParameterError, match=r"positions of graph 'g', whose functions .* are \['Rand'\]"):
         nn.load_checkpoint(tmp_path / "c", parameters={"x": x}, graphs={"g": other})
     with pytest.raises(nn.ParameterError, match=r"the position of graph 'h', got none"):
         nn.load_checkpoint(tmp_path / "c", parameters={"x": x}, graphs={"h": y})

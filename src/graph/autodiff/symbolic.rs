@@ -140,7 +140,8 @@ impl RuleNode {
         if own.of_rule(&self.op) == own || self.op.user().is_some() {
             return Ok(None);
         }
-        let moves = (0..self.inputs.len()).any(|i| self.op.facts().moves(i));
+        let facts = self.op.facts();
+        let moves = facts.makes_reals.is_none() && (0..self.inputs.len()).any(|i| facts.moves(i));
         let is_exact = moves && !self.inputs.iter().any(is_leaf_of_f32);
         (!is_exact).then(|| context::widened(self.context)).transpose()
     }

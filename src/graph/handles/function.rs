@@ -92,17 +92,46 @@ impl Function {
         })
     }
 
+    /// What its runs count and keep for later runs, besides random numbers. None if its results depend only on its
+    /// inputs. Empty before the first run.
+    ///
+    /// # Errors
+    /// [`Error::Graph`] while it runs.
+    pub fn progress(&self) -> Result<Option<Vec<u8>>> {
+        self.with_op_and_state(|op, state| op.progress(state))
+    }
+
+    /// Continues from a result of [`Function::progress`].
+    ///
+    /// # Errors
+    /// [`Error::Graph`] while it runs, or if the bytes are not of such a function.
+    pub fn resume(&self, progress: &[u8]) -> Result<()> {
+        // Made, and the old one dropped, while the arena is not locked.
+        let mut kept = State::default();
+        if !self.op().resume(&mut kept, progress) {
+            let name = self.type_name();
+            let expected = format!("expected the progress of a function like {name}, got other bytes");
+            return Err(Error::Graph(format!("progress: {expected}")));
+        }
+        self.with_op_and_state(|_, state| state.swap_values(&mut kept))
+    }
+
     /// Calls `f` with the state of a function that draws random numbers. Returns None for others.
     fn with_state<R>(&self, f: impl FnOnce(&mut State) -> R) -> Result<Option<R>> {
+        self.with_op_and_state(|op, state| op.facts().is_random.then(|| f(state)))
+    }
+
+    /// Calls `f` with the operation and its state.
+    fn with_op_and_state<R>(&self, f: impl FnOnce(&Op, &mut State) -> R) -> Result<R> {
         arena::with(|a| {
-            if !a.op(self.0).facts().is_random {
-                return Ok(None);
-            }
+            let op = a.op(self.0).clone();
             if a.is_busy(self.0) {
-                let name = a.op(self.0).name();
-                return Err(Error::Graph(format!("{name}: expected a function that does not run now")));
+                return Err(Error::Graph(format!(
+                    "{}: expected a function that does not run now",
+                    op.name()
+                )));
             }
-            Ok(Some(f(&mut a.provenance_mut(self.0).state)))
+            Ok(f(&op, &mut a.provenance_mut(self.0).state))
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::array::{
-    Access, DType, Fingerprint, InputCache, RunGuard, StepPins, Storage, VersionedFingerprint,
+    Access, DType, Fingerprint, InputCache, RunGuard, StepPins, Storage, VersionedFingerprint, exact_below,
 };
 use crate::graph::arena::provenance::{InputsFingerprint, Provenance};
 use crate::graph::arena::{self, NONE};
@@ -18,6 +18,7 @@ use crate::graph::step::operand::{self, Operand, ProvenancePtr, RunBuffers, Temp
 use crate::graph::step::shapes::shapes_of;
 use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
+use crate::ops::contract::facts::ALL_INTEGERS;
 use crate::ops::{Array, Call, Compares, InBFloat16, Loops, Memory, Op, Tail, Value};
 use crate::{Error, Result};
 
@@ -25,6 +26,9 @@ use crate::{Error, Result};
 pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
+
+/// The largest number of half precision.
+const LARGEST_HALF: u64 = 65504;
 
 /// True if an operand holds integers.
 fn holds_integers(operand: &Operand) -> bool {
@@ -181,20 +185,62 @@ impl ForwardStep {
     }
 
     /// The integer type of the outputs: the type of all moved inputs that are not overwritten, or `i64` if their
-    /// integer types differ. None if one of them holds real numbers or truth values. For a function of truth values:
-    /// `i64` if it compares integers.
-    fn integers_of_inputs(&self) -> Option<DType> {
+    /// integer types differ. None if the outputs are real numbers. For other functions that compare: `i64` if they
+    /// compare integers.
+    ///
+    /// # Errors
+    /// [`Error::Index`] if the outputs are real numbers, and their type does not hold an integer that is moved.
+    fn integers_of_inputs(&self) -> Result<Option<DType>> {
         let facts = self.op.facts();
-        if facts.compares == Compares::All {
-            return self.x.iter().any(holds_integers).then_some(DType::I64);
+        match facts.compares {
+            Compares::All => return Ok(self.x.iter().any(holds_integers).then_some(DType::I64)),
+            Compares::One(i) => return Ok(holds_integers(&self.x[i]).then_some(DType::I64)),
+            Compares::Nothing | Compares::Moved => {}
         }
-        let moved = self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i) && !facts.overwrites(*i));
-        let mut common = None;
-        for (_, x) in moved {
-            let dtype = x.storage.dtype().filter(|dtype| dtype.is_integer())?;
-            common = Some(if common.is_none_or(|common| common == dtype) { dtype } else { DType::I64 });
+        let (mut common, mut are_real) = (None, facts.makes_reals.is_some());
+        for (_, x) in self.moved() {
+            match x.storage.dtype().filter(|dtype| dtype.is_integer()) {
+                Some(dtype) if common.is_none_or(|common| common == dtype) => common = Some(dtype),
+                Some(_) => common = Some(DType::I64),
+                None => are_real = true,
+            }
         }
-        common.map(|dtype| if dtype.holds(facts.constants) { dtype } else { DType::I64 })
+        if are_real && common.is_some() {
+            self.check_integers_among_reals()?;
+        }
+        let fitting = |dtype: DType| if dtype.holds(facts.constants) { dtype } else { DType::I64 };
+        Ok(common.filter(|_| !are_real).map(fitting))
+    }
+
+    /// The inputs whose elements the operation moves to its outputs, with their numbers.
+    fn moved(&self) -> impl Iterator<Item = (usize, &Operand)> {
+        let facts = self.op.facts();
+        self.x.iter().enumerate().filter(|(i, _)| facts.moves(*i) && !facts.overwrites(*i))
+    }
+
+    /// Returns an error if the type of the outputs, of real numbers, does not hold an integer that is moved.
+    #[cold]
+    fn check_integers_among_reals(&self) -> Result<()> {
+        let dtype = self.compute.stored();
+        let [least, most] = self.op.facts().makes_reals.unwrap_or(ALL_INTEGERS);
+        let is_held = |v: i64| {
+            let size = v.unsigned_abs();
+            let odd = size >> size.trailing_zeros().min(63);
+            v < least
+                || v > most
+                || odd < exact_below(dtype) as u64 && (dtype != DType::F16 || size <= LARGEST_HALF)
+        };
+        for (i, slot) in self.moved().filter(|(_, x)| holds_integers(x)) {
+            let array = NdArray { storage: Arc::clone(&slot.storage), shape: slot.shape.clone() };
+            if let Some(found) = array.view::<i64>()?.iter().find(|v| !is_held(**v)) {
+                let (name, input) = (self.op.name(), self.op.input_name(i));
+                return Err(Error::Index(format!(
+                    "{name}: expected integers that {dtype} holds in {input}, as the result has real numbers too, \
+                     got {found}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Sets the type in which the operands of a function that moves or compares elements are read and written:
@@ -213,7 +259,9 @@ impl ForwardStep {
         }
         for (o, slot) in y.iter_mut().enumerate() {
             let (dtype, stored) = match integers {
-                Some(integers) if compares != Compares::All => (moved, integers),
+                Some(integers) if matches!(compares, Compares::Nothing | Compares::Moved) => {
+                    (moved, integers)
+                }
                 _ => (compute.dtype(), context.stored()),
             };
             (slot.dtype, slot.stored) = op.output(o).map_or((dtype, stored), |own| (own, own));
@@ -231,6 +279,7 @@ impl ForwardStep {
             Compares::Nothing => false,
             Compares::Moved => facts.moves(*i),
             Compares::All => true,
+            Compares::One(one) => *i == one,
         } && x.storage.dtype().is_some_and(|dtype| dtype.is_integer() && dtype.size() == 8);
         let is_large = |(_, value): &(_, Value)| matches!(value, Value::Float(v) if v.abs() >= LIMIT as f64);
         let mut allowed = usize::from(facts.compares == Compares::All);
@@ -265,7 +314,7 @@ impl ForwardStep {
     /// address. Returns the fingerprint of the first output.
     pub(crate) fn run(&mut self, recompute: bool, along: Option<(*mut u8, Tail<'_>)>) -> Result<Fingerprint> {
         if self.reads_integers {
-            let integers = self.integers_of_inputs().filter(|_| along.is_none());
+            let integers = self.integers_of_inputs()?.filter(|_| along.is_none());
             if integers != self.integers {
                 self.read_as(integers);
             }

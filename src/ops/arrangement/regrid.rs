@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::array::Shape;
 use crate::kernels::Float;
 use crate::kernels::regrid::{Regrid, RegridAxis};
-use crate::ops::contract::facts::{is_whole, range_of};
+use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
 };
@@ -77,9 +77,12 @@ impl<C: Rearrange> Compute for Rearranged<C> {
         vec![grid.map(|grid| Sym::apply(PutBack { grid: Arc::new(grid), shape }, &[s.gy(0)]))]
     }
 
-    // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
-        is_whole(self.0.outside())
+        true
+    }
+
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        (!is_whole(self.0.outside())).then_some(ALL_INTEGERS)
     }
 
     fn constants(&self) -> [i64; 2] {

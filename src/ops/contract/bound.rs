@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::array::{DType, Shape};
 use crate::ops::{
     Backward, Call, ChunkedForward, Compute, Facts, Input, InputFacts, InputShapes, Kind, Loops, Op,
-    Operation, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
+    Operation, Reads, Run, Shapes, Spec, State, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
@@ -159,6 +159,7 @@ impl<C: Compute> Bound<C> {
             hosts_epilogue: C::HOSTS_EPILOGUE,
             compares: C::COMPARES,
             constants: op.constants(),
+            makes_reals: op.makes_reals(),
             activation: C::ACTIVATION,
             has_backward: C::HAS_BACKWARD,
             is_random: op.is_random(),
@@ -238,6 +239,12 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     }
     fn multiplications(&self, x: &[&Shape], y: &Shape) -> usize {
         self.op.multiplications(&self.input_shapes(x, None), y)
+    }
+    fn progress(&self, state: &State) -> Option<Vec<u8>> {
+        self.op.progress(state)
+    }
+    fn resume(&self, state: &mut State, progress: &[u8]) -> bool {
+        self.op.resume(state, progress)
     }
 }
 

@@ -71,6 +71,17 @@ impl State {
         value.unwrap_or_else(|| unreachable!("was just made"))
     }
 
+    /// The saved value, if it is of this type.
+    pub fn find<S: 'static>(&self) -> Option<&S> {
+        self.0.as_ref()?.value.as_ref()?.downcast_ref()
+    }
+
+    /// Exchanges the saved values, but not the random numbers.
+    pub fn swap_values(&mut self, other: &mut Self) {
+        let (own, other) = (self.0.get_or_insert_default(), other.0.get_or_insert_default());
+        std::mem::swap(&mut own.value, &mut other.value);
+    }
+
     /// True if a run has drawn random numbers, so that they can be drawn again.
     pub fn has_key(&self) -> bool {
         self.0.as_ref().is_some_and(|kept| kept.key.is_some())

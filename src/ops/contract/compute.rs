@@ -4,7 +4,7 @@ use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::{
     Activation, Alias, Arg, Backward, ChunkedForward, Compares, Declared, Facts, InputShapes, Loops, Reads,
-    Run, Shapes, Sym, Symbols, Value,
+    Run, Shapes, State, Sym, Symbols, Value,
 };
 use crate::{Error, Result};
 
@@ -84,6 +84,13 @@ pub trait Compute: Declared {
         [0, 0]
     }
 
+    /// The range of integers that are moved, if outputs are real numbers though all moved inputs may hold integers:
+    /// since an argument is a fraction, or only a part of the elements is moved. The engine refuses integers of this
+    /// range that the type of the outputs does not hold.
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        None
+    }
+
     /// The inputs whose elements `forward` compares.
     const COMPARES: Compares = Compares::Nothing;
 
@@ -124,6 +131,19 @@ pub trait Compute: Declared {
     /// True if it draws random numbers with its arguments.
     fn is_random(&self) -> bool {
         Self::IS_RANDOM
+    }
+
+    /// What runs count and keep in the function for later runs, besides random numbers: for checkpoints. None if results
+    /// depend only on the inputs. Empty before the first run.
+    fn progress(&self, state: &State) -> Option<Vec<u8>> {
+        let _ = state;
+        None
+    }
+
+    /// Writes to an empty state what [`Compute::progress`] returned. Returns false for other bytes.
+    fn resume(&self, state: &mut State, progress: &[u8]) -> bool {
+        let _ = (state, progress);
+        false
     }
 
     /// The input whose values determine the shapes of the outputs, if any.

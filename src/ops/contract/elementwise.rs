@@ -131,7 +131,11 @@ impl<C: Unary> Compute for Map<C> {
     }
 
     fn moves(&self, _: usize) -> bool {
-        C::MOVES || C::SELECTS.is_some() && is_whole(self.0.limit())
+        C::MOVES || C::SELECTS.is_some()
+    }
+
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        (!is_whole(self.0.limit())).then(|| self.0.within_limit())
     }
 
     fn constants(&self) -> [i64; 2] {

@@ -54,6 +54,9 @@ pub struct Alias {
     pub modifies: bool,
 }
 
+/// The range of all integers.
+pub(crate) const ALL_INTEGERS: [i64; 2] = [i64::MIN, i64::MAX];
+
 /// The range of whole constants, see [`Compute::constants`](crate::ops::Compute::constants). Others count as zero.
 pub(crate) fn range_of(constants: impl IntoIterator<Item = f64>) -> [i64; 2] {
     let whole = constants.into_iter().filter(|v| is_whole(*v)).map(|v| v as i64);
@@ -75,6 +78,8 @@ pub enum Compares {
     Moved,
     /// All inputs. Its outputs are truth values, stored in the type of the context.
     All,
+    /// One input, to choose what it does with others. Its outputs have the type of the context.
+    One(usize),
 }
 
 /// Facts about one input.
@@ -122,6 +127,8 @@ pub struct Facts {
     pub compares: Compares,
     /// The least and the largest whole number that outputs may hold beside elements of moved inputs.
     pub constants: [i64; 2],
+    /// If outputs are real numbers though all moved inputs may hold integers: the range of integers that are moved.
+    pub makes_reals: Option<[i64; 2]>,
     /// The activation that `forward` computes, if another operation can apply it to its own output before writing it.
     pub activation: Option<Activation>,
     /// True if there is a backward kernel, or user code in its place.
@@ -149,6 +156,7 @@ impl Facts {
             hosts_epilogue: false,
             compares: Compares::Nothing,
             constants: [0, 0],
+            makes_reals: None,
             activation: None,
             has_backward: true,
             is_random: false,
@@ -178,6 +186,7 @@ impl Facts {
             hosts_epilogue: false,
             compares,
             constants,
+            makes_reals: None,
             activation,
             has_backward: true,
             is_random: false,
@@ -209,7 +218,7 @@ impl Facts {
 
     /// True if integers in one of `n` inputs keep their values, since the operation moves or compares them.
     pub fn reads_integers(&self, n: usize) -> bool {
-        self.compares == Compares::All || (0..n).any(|i| self.moves(i))
+        matches!(self.compares, Compares::All | Compares::One(_)) || (0..n).any(|i| self.moves(i))
     }
 
     /// The values that the backward kernel reads for the gradient of input `gx`.

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::kernels::{Dual, Number};
+use crate::ops::contract::facts::ALL_INTEGERS;
 use crate::ops::{Activation, Declared, Loops, Reads};
 
 /// An elementwise function of one input.
@@ -32,6 +33,11 @@ pub trait Unary: Declared {
     /// A number that may be a result, too, for a function that selects. Integers keep their values only if it is whole.
     fn limit(&self) -> f64 {
         0.0
+    }
+
+    /// The integers that are results themselves, on their side of a [`Unary::limit`].
+    fn within_limit(&self) -> [i64; 2] {
+        ALL_INTEGERS
     }
 
     /// Returns an error for arguments out of range.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::array::{DType, Shape, Storage};
-use crate::ops::{Call, ChunkedForward, Facts, Kind, Loops, Shapes, Sym, Symbols, Value};
+use crate::ops::{Call, ChunkedForward, Facts, Kind, Loops, Shapes, State, Sym, Symbols, Value};
 
 /// An array passed to an operation on arrays.
 #[derive(Clone)]
@@ -93,6 +93,16 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn multiplications(&self, x: &[&Shape], y: &Shape) -> usize {
         let _ = (x, y);
         0
+    }
+    /// What runs count and keep for later runs, as [`Compute::progress`](crate::ops::Compute::progress).
+    fn progress(&self, state: &State) -> Option<Vec<u8>> {
+        let _ = state;
+        None
+    }
+    /// Writes what [`Operation::progress`] returned to an empty state. Returns false for other bytes.
+    fn resume(&self, state: &mut State, progress: &[u8]) -> bool {
+        let _ = (state, progress);
+        false
     }
     /// The operation in the form that runs on arrays, if it is user-defined.
     fn on_arrays(&self) -> Option<&dyn OnArrays> {

@@ -4,7 +4,7 @@ use crate::array::{DType, Shape};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::map::GRAIN;
 use crate::kernels::{Float, stop};
-use crate::ops::contract::facts::{is_whole, range_of};
+use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::{
     Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
 };
@@ -76,7 +76,11 @@ impl Compute for BoolFill {
     }
 
     fn moves(&self, i: usize) -> bool {
-        i == 0 && is_whole(self.value)
+        i == 0
+    }
+
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        (!is_whole(self.value)).then_some(ALL_INTEGERS)
     }
 
     fn constants(&self) -> [i64; 2] {

@@ -5,7 +5,9 @@ use crate::kernels::scratch::{SavedMemory, Zeros};
 use crate::kernels::{Float, Number, softmax as kernels};
 use crate::ops::losses::loss::TINY;
 use crate::ops::reductions::softmax::{Normalised, Softmax, along};
-use crate::ops::{Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{
+    Backward, Binary, Compares, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -305,6 +307,8 @@ op! {
 }
 
 impl Compute for TopNError {
+    const COMPARES: Compares = Compares::One(0);
+
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {

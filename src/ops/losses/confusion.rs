@@ -5,7 +5,7 @@ use crate::array::DType;
 use crate::kernels::Float;
 use crate::ops::losses::classification::{class, labels};
 use crate::ops::reductions::softmax::along;
-use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
+use crate::ops::{Compares, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 
 /// The operations of this file.
 pub(crate) const OPS: &[Entry] = &[Entry::of::<ConfusionMatrix>()];
@@ -41,6 +41,8 @@ op! {
 }
 
 impl Compute for ConfusionMatrix {
+    const COMPARES: Compares = Compares::One(0);
+
     const HAS_BACKWARD: bool = false;
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {

@@ -79,7 +79,7 @@ fn inverse_root<T: Float>(sum: T, p: f64) -> T {
     if sum == T::ZERO {
         return T::ZERO;
     }
-    sum.pow(T::all(-1.0 / p))
+    if p == 2.0 { T::ONE / sum.sqrt() } else { sum.pow(T::all(-1.0 / p)) }
 }
 
 /// The derivative of the p-norm by an element. `unit` is the element divided by the norm.

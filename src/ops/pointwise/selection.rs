@@ -125,6 +125,10 @@ impl Unary for MaximumScalar {
         if self.val == f64::NEG_INFINITY { 0.0 } else { self.val }
     }
 
+    fn within_limit(&self) -> [i64; 2] {
+        [self.val.ceil() as i64, i64::MAX]
+    }
+
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
         let val = N::all(self.val);
@@ -165,6 +169,10 @@ impl Unary for MinimumScalar {
     // As above.
     fn limit(&self) -> f64 {
         if self.val == f64::INFINITY { 0.0 } else { self.val }
+    }
+
+    fn within_limit(&self) -> [i64; 2] {
+        [i64::MIN, self.val.floor() as i64]
     }
 
     #[inline(always)]

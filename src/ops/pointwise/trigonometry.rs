@@ -390,6 +390,34 @@ impl Unary for ASinSlope {
 }
 
 op! {
+    /// Derivative of the inverse hyperbolic cosine, elementwise: `y = 1 / sqrt(x^2 - 1)`, in gradients only.
+    ///
+    /// One function, so that its own derivative is infinite at 1.
+    ///
+    /// Args:
+    ///     x: Input of any shape.
+    ///
+    /// Returns:
+    ///     Array of the shape of `x`.
+    ACoshSlope = acosh_slope(x)
+}
+
+impl Unary for ACoshSlope {
+    const READS: Reads = Reads::ALL;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N) -> N {
+        x.acosh_slope()
+    }
+
+    #[inline(always)]
+    fn df<N: Number>(&self, x: N, y: N) -> N {
+        // Far out `x y` is 1, and infinity times zero is not.
+        -(N::select(x.gt(N::all(1e9)), N::all(1.0), x * y) * (y * y))
+    }
+}
+
+op! {
     /// Derivative of the inverse hyperbolic tangent, elementwise: `y = 1 / (1 - x^2)`, in gradients only.
     ///
     /// One function, so that its own derivative is infinite at 1 and -1.

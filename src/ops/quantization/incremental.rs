@@ -8,8 +8,8 @@ use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::{List, SavedMemory, Zeros};
 use crate::ops::quantization::binary_layers::{Weighted, memory, weighted};
 use crate::ops::{
-    Backward, Compute, Declared, Entry, Input, InputShapes, Kind, Memory, Reads, Run, Shapes, Spec, Sym,
-    Symbols, Value, like, op,
+    Backward, Compute, Declared, Entry, Input, InputShapes, Kind, Memory, Reads, Run, Shapes, Spec, State,
+    Sym, Symbols, Value, like, op,
 };
 use crate::{Error, Result};
 
@@ -20,10 +20,10 @@ pub(crate) const OPS: &[Entry] =
 op! {
     /// Affine map whose weights become powers of two during training, by incremental network quantization.
     ///
-    /// The function counts its forward runs. In each run listed in `inq_iterations`, half of the remaining weights
-    /// become fixed; in the last one, all of them. A fixed weight is the nearest power of two, or zero. It never
-    /// changes again: forward runs write it back to `weight`, and the mask of fixed weights to
-    /// `indicator_fixedweights`. The gradient is the gradient of an affine map with these weights.
+    /// The function counts its forward runs, and checkpoints that are given its graph hold the count. In each run listed
+    /// in `inq_iterations`, half of the remaining weights become fixed; in the last one, all of them. A fixed weight is
+    /// the nearest power of two, or zero. It never changes again: forward runs write it back to `weight`, and the mask
+    /// of fixed weights to `indicator_fixedweights`. The gradient is the gradient of an affine map with these weights.
     ///
     /// Args:
     ///     x: Input, shape (batch..., inputs...).
@@ -180,6 +180,40 @@ impl<T> Default for Runs<T> {
     }
 }
 
+impl<T: Float> Runs<T> {
+    /// The state as bytes: the count, the bytes of a weight, the weights, and whether each is fixed.
+    fn bytes(&self) -> Vec<u8> {
+        let width = size_of::<T>();
+        let mut bytes = self.count.to_le_bytes().to_vec();
+        bytes.push(width as u8);
+        for w in self.weight.iter().map(|w| w.real()) {
+            let (single, double) = ((w as f32).to_le_bytes(), w.to_le_bytes());
+            bytes.extend_from_slice(if width == size_of::<f32>() { &single } else { &double });
+        }
+        bytes.extend(self.fixed.iter().map(|fixed| u8::from(*fixed)));
+        bytes
+    }
+
+    /// The state of these bytes. None if they are of another type or broken.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let width = size_of::<T>();
+        let (count, bytes) = bytes.split_first_chunk()?;
+        let (of, bytes) = bytes.split_first()?;
+        let n = bytes.len() / (width + 1);
+        if usize::from(*of) != width || bytes.len() != n * (width + 1) {
+            return None;
+        }
+        let (weights, fixed) = bytes.split_at(n * width);
+        let mut runs = Self { count: i64::from_le_bytes(*count), ..Self::default() };
+        runs.weight.set(weights.chunks_exact(width).map(|w| match <[u8; 4]>::try_from(w) {
+            Ok(w) => T::of(f64::from(f32::from_le_bytes(w))),
+            Err(_) => T::of(w.first_chunk().map_or(0.0, |w| f64::from_le_bytes(*w))),
+        }));
+        runs.fixed.set(fixed.iter().map(|fixed| *fixed != 0));
+        Some(runs)
+    }
+}
+
 /// The most bits for exponents. More bits describe no further numbers of 64 bits.
 const MOST_BITS: i64 = 16;
 
@@ -273,6 +307,11 @@ impl Compute for OrderedAfter {
 
 impl<C: IncrementalLayer> Compute for Incremental<C> {
     const HOSTS_EPILOGUE: bool = true;
+    const IS_RANDOM: bool = true;
+
+    fn is_random(&self) -> bool {
+        self.0.schedule().algorithm == "random"
+    }
 
     fn open(&self, arg: &str, x: &InputShapes<'_>) -> Value {
         self.0.open(arg, x.get(0))
@@ -373,7 +412,23 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
         }
     }
 
-    // The weight, and the indicators of its fixed elements.
+    fn progress(&self, state: &State) -> Option<Vec<u8>> {
+        let single = state.find().map(Runs::<f32>::bytes);
+        Some(single.or_else(|| state.find().map(Runs::<f64>::bytes)).unwrap_or_default())
+    }
+
+    fn resume(&self, state: &mut State, progress: &[u8]) -> bool {
+        if progress.is_empty() {
+        } else if let Some(runs) = Runs::of(progress) {
+            *state.get::<Runs<f32>>() = runs;
+        } else if let Some(runs) = Runs::of(progress) {
+            *state.get::<Runs<f64>>() = runs;
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// True for the weight and for the indicators of its fixed elements, which `forward` updates.
     fn overwrites(&self, i: usize) -> bool {
         matches!(i, 1 | 2)

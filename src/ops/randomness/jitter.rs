@@ -8,7 +8,7 @@ use crate::kernels::map::GRAIN;
 use crate::kernels::random::PhiloxKey;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::threads::{self, SharedCells};
-use crate::ops::contract::facts::{is_whole, range_of};
+use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::randomness::generator_state::Drawing;
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, Input, InputShapes, Kind, Reads, Run, Shapes, Spec, Sym,
@@ -290,9 +290,12 @@ impl<C: Moves> Compute for Moving<C> {
         vec![Some(Sym::apply(MovedBack { of: self.clone(), shape }, &[s.gy(0), s.y(0)]))]
     }
 
-    // A whole constant outside keeps the type of integer arrays.
     fn moves(&self, _: usize) -> bool {
-        is_whole(self.of.outside())
+        true
+    }
+
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        (!is_whole(self.of.outside())).then_some(ALL_INTEGERS)
     }
 
     fn constants(&self) -> [i64; 2] {

@@ -5,6 +5,7 @@ use crate::kernels::random::{BLOCK, PhiloxKey};
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::{Float, Number};
 use crate::ops::arrangement::regrid::only_in_gradients;
+use crate::ops::contract::facts::ALL_INTEGERS;
 use crate::ops::randomness::distributions::rounded_up_from;
 use crate::ops::randomness::generator_state::Drawing;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
@@ -149,6 +150,15 @@ impl Erasing {
 }
 
 impl Compute for Erasing {
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
+    // Erased elements are random numbers.
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        Some(ALL_INTEGERS)
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         self.images(x.get(0))?;
         pair("area_ratios", &self.of.area_ratios, 0.0)?;

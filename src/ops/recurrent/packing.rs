@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::Float;
 use crate::ops::contract::dialect;
-use crate::ops::contract::facts::{is_whole, range_of};
+use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
@@ -285,9 +285,12 @@ impl Compute for PadPackedSequence {
         vec![s.wants(0).then(|| Sym::apply(take, &[s.gy(0), s.x(1)])), None]
     }
 
-    // A whole padding value keeps the type of integer arrays.
     fn moves(&self, i: usize) -> bool {
-        i == 0 && self.padding_value.is_none_or(is_whole)
+        i == 0
+    }
+
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        (!self.padding_value.is_none_or(is_whole)).then_some(ALL_INTEGERS)
     }
 
     fn constants(&self) -> [i64; 2] {

@@ -191,6 +191,8 @@ impl Compute for MaxPooling {
 }
 
 impl Compute for MaxPoolingBackward {
+    const COMPARES: Compares = Compares::One(1);
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (dy, x) = (x.get(0), x.get(1));
         let (_, y) = windows(&self.pool(), x)?;
@@ -226,6 +228,8 @@ impl Compute for MaxPoolingBackward {
 }
 
 impl Compute for MaxPoolingTake {
+    const COMPARES: Compares = Compares::One(1);
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let (v, x) = (x.get(0), x.get(1));
         if v != x {

@@ -3,6 +3,7 @@
 use crate::kernels::Float;
 use crate::kernels::scratch::List;
 use crate::kernels::threads;
+use crate::ops::contract::facts::ALL_INTEGERS;
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, op};
 use crate::{Error, Result};
 
@@ -66,6 +67,15 @@ fn overlap<T: Float>(a: &[T], b: &[T]) -> T {
 }
 
 impl Compute for NmsDetection2d {
+    fn moves(&self, _: usize) -> bool {
+        true
+    }
+
+    // Probabilities are products.
+    fn makes_reals(&self) -> Option<[i64; 2]> {
+        Some(ALL_INTEGERS)
+    }
+
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         if x.get(0).ndim() != 3 || x.get(0)[2] <= 5 {
             return Err(Error::shape(

@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep};
 use super::uneven::Energies;
-use super::{CHAIN, Factors, Transforms, Winograd, factors, whole};
+use super::{Factors, Transforms, Winograd, chain, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::{DerivedCache, Workspace};
 use crate::kernels::convolution::implicit_gemm::packed_planes::{SLACK, padded_stride};
@@ -203,7 +203,7 @@ impl<T: Float> AllTiles<'_, T> {
                         batch: ONCE,
                         epilogue: Epilogue::NONE,
                     }
-                    .run_in_chains(CHAIN);
+                    .run_in_chains(chain(sources));
                 }
                 for image in images {
                     let tile = (image * self.of_image(), &*self.flags(group, image));

@@ -83,8 +83,11 @@ pub(super) struct Transforms {
     pub(super) group: usize,
 }
 
-/// The most products that are added sequentially before the sum is added to the previous one, for accuracy.
-pub(super) const CHAIN: usize = 16;
+/// The most products that are added sequentially before the sum is added to the previous one, for accuracy. Sums of
+/// many terms round more, and have shorter chains.
+pub(super) const fn chain(terms: usize) -> usize {
+    if terms < 256 { 16 } else { 8 }
+}
 
 /// Rounds a number of channels up to whole registers.
 pub(super) fn whole<T: Float>(channels: usize) -> usize {
@@ -398,7 +401,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                         c_row: of_target,
                         epilogue: Epilogue::NONE,
                     }
-                    .run_in_chains(CHAIN);
+                    .run_in_chains(chain(sources));
                 }
                 for first in (0..targets).step_by(wide) {
                     for (i, image) in images.clone().enumerate() {

@@ -5,7 +5,7 @@ use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
 use super::uneven::{Energies, UnevenTerms};
 use super::weight_scales::even_scales;
-use super::{CHAIN, Factors, factors, whole};
+use super::{Factors, chain, factors, whole};
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::convolution::geometry::Geometry;
@@ -160,7 +160,7 @@ impl<T: Float> WeightGradientSums<'_, T> {
                     batch: ONCE,
                     epilogue: Epilogue::plain(accumulate),
                 }
-                .run_in_chains(CHAIN);
+                .run_in_chains(chain(tiles));
             }
         }
     }

@@ -16,7 +16,8 @@ use crate::ops::pointwise::math::{Abs, Ceil, Erf, Exp, Floor, IsNaN, Log, Round}
 use crate::ops::pointwise::powers::PowScalar;
 use crate::ops::pointwise::selection::Where;
 use crate::ops::pointwise::trigonometry::{
-    ACos, ACosh, ASin, ASinSlope, ASinh, ATan, ATan2, ATanh, ATanhSlope, Cos, Cosh, Sin, Sinh, Tan,
+    ACos, ACosh, ACoshSlope, ASin, ASinSlope, ASinh, ATan, ATan2, ATanh, ATanhSlope, Cos, Cosh, Sin, Sinh,
+    Tan,
 };
 
 /// Applies the operation for its operands: two variables, or a variable and a constant on either side.
@@ -103,7 +104,7 @@ impl Number for Sym {
     }
 
     functions! {
-        asin_slope = ASinSlope; atanh_slope = ATanhSlope;
+        asin_slope = ASinSlope; acosh_slope = ACoshSlope; atanh_slope = ATanhSlope;
         abs = Abs; exp = Exp; ln = Log; sin = Sin; cos = Cos; tan = Tan; asin = ASin; acos = ACos; atan = ATan;
         sinh = Sinh; cosh = Cosh; tanh = Tanh; asinh = ASinh; acosh = ACosh; atanh = ATanh; erf = Erf;
         sigmoid = Sigmoid; floor = Floor; ceil = Ceil; round = Round;
