@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _core, random
 from ._core import CallError, NdArray, ParameterError
-from ._suggest import explained
+from ._explained import explained
 from .files import parameter_file
 from .files.atomic import replacing, steadily
 from .parameter import get_parameters

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _check, _core, solvers
 from .._core import CallError, ParameterError, RangeError, Variable
-from .._suggest import explained
+from .._explained import explained
 from ..checkpoint import load_checkpoint, save_checkpoint, values_of
 from ..core import Module
 from ..learning_rate_scheduler import PlateauScheduler
