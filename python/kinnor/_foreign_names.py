@@ -892,6 +892,21 @@ DATA = {
 }
 """Names of `torch.utils.data`."""
 
+MORE_ARGUMENTS = {
+    "binary_cross_entropy": "(kinnor.functions.binary_cross_entropy(x, y) * w.reshape(2, 3)).mean()",
+    "categorical_cross_entropy": "kinnor.functions.categorical_cross_entropy(x, index).mean()",
+    "exp": "2 ** x  # the base is e",
+    "hard_tanh": "kinnor.functions.clip_by_value(x, -2, 2)",
+    "log": "kinnor.functions.log(x) / math.log(2)  # of base 2",
+    "round": "kinnor.functions.round(x * 100) / 100  # to two decimals",
+    "sigmoid_cross_entropy": "(kinnor.functions.sigmoid_cross_entropy(x, y) * w.reshape(2, 3)).mean()",
+    "softmax_cross_entropy": "kinnor.functions.softmax_cross_entropy(x, index).mean()",
+    "split": "kinnor.functions.split(x, axis=1)  # one part for each index; x[:, :2] and x[:, 2:] are two parts",
+    "squared_error": "kinnor.functions.squared_error(x, y).mean()",
+    "transpose": "kinnor.functions.transpose(x, (1, 0))  # the new order of all axes",
+}
+"""Functions that other libraries call with more arguments without a name, and how to write such a call."""
+
 FUNCTION_ARGUMENTS = {
     "activation": "call it with the result, as in kinnor.functions.relu(y)",
     "approximate": "gelu is the approximation by tanh",
