@@ -1,4 +1,4 @@
-"""A decorator for errors that lead from arguments of other libraries to those of a function."""
+"""A decorator for errors that lead from arguments of other libraries to arguments of a function."""
 
 from __future__ import annotations
 

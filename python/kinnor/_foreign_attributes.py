@@ -222,7 +222,7 @@ def _ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **
 
 
 def _array_function(self: Any, function: Any, types: Any, args: Any, named: Any) -> Any:
-    """NumPy's function of arrays: it takes a variable as an array. Those that are methods here raise an error."""
+    """NumPy's function of arrays takes a variable as an array. Names of methods, such as `sum`, raise an error."""
     name = {"amax": "max", "amin": "min"}.get(function.__name__, function.__name__)
     if name in ("max", "mean", "min", "prod", "sum") and getattr(function, "__module__", None) == "numpy":
         raise _numpy_error(self, name, "REDUCTIONS")

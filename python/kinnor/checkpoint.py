@@ -180,7 +180,7 @@ def load_checkpoint(
         The `values` that were saved.
 
     Raises:
-        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape, if an
+        ParameterError: If the file is malformed, lacks a requested array or has it in another shape. Also if an
             iterator cannot move to its position, or if a graph has other random functions. Nothing is changed then.
         OSError: If a file cannot be read.
     """
