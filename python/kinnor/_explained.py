@@ -50,6 +50,12 @@ def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None)
                     expected = f"({', '.join(known)})" if len(known) <= 8 else "one of its arguments"
                     hint = advice(name, known, elsewhere)
                     raise CallError(f"{op}: expected {expected}, got an argument {name!r}{hint}")
+                if name in parameters[: len(args)]:
+                    twice = args[parameters.index(name)]
+                    raise CallError(
+                        f"{op}: expected ({', '.join(parameters).removeprefix('self, ')}), got {twice!r} as {name!r} "
+                        f"and {name}={kwargs[name]!r}"
+                    )
             if surplus is not None and len(args) > most:
                 raise CallError(f"{op}: expected {surplus}, got {len(args)} arguments without a name")
             return function(*args, **kwargs)

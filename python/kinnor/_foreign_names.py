@@ -220,7 +220,7 @@ PACKAGE = {
     "astensor": "kinnor.Variable.from_numpy_array(values)",
     "autograd": "autodiff",
     "backends": "kinnor.show_config()",
-    "bfloat16": "x.astype('bfloat16')",
+    "bfloat16": '"bfloat16"  # a type is given by its name, as in x.astype("bfloat16")',
     "bool": "numpy.bool_",
     "callbacks": "training",
     "cat": "kinnor.functions.concatenate",

@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 
 use super::arguments::{items, shown, whole};
 use super::classes::Variable;
-use super::misuse::{check_place, check_random, input, surplus};
-use super::operands::{ArrayOrNumber, Inputs, connected, into_arrays, run};
+use super::misuse::{check_place, check_random, instead, surplus};
+use super::operands::{ArrayOrNumber, Inputs, connected, into_arrays, operand, run};
 use super::values::{lone_number, value, wrong};
 use crate::Error;
 use crate::graph::{self, settings};
@@ -93,6 +93,7 @@ fn apply_plain<'py>(
     op: &Op,
     args: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
+    let spec = row.entry.spec;
     let mut variables: SmallVec<[&graph::Variable; 4]> = SmallVec::new();
     for x in args {
         match x.cast::<Variable>() {
@@ -105,9 +106,31 @@ fn apply_plain<'py>(
     }
     let mut inputs = Inputs::new();
     for (at, x) in args.iter().enumerate() {
-        inputs.push(input(row, at, x, args)?);
+        match operand(spec.name, spec.inputs[at].name, x) {
+            Ok(x) => inputs.push(x),
+            Err(error) => return corrected(py, row, (at, x, error), args, &[], &[]),
+        }
     }
     run(py, op.clone(), &inputs, &[])
+}
+
+/// Calls an operation with a constant in place of `x`, input `at`, which is no array; or returns the error that says
+/// what to write.
+#[cold]
+fn corrected<'py>(
+    py: Python<'py>,
+    row: &Row,
+    (at, x, error): (usize, &Bound<'py, PyAny>, PyErr),
+    args: &[Bound<'py, PyAny>],
+    kwnames: &[Bound<'py, PyAny>],
+    kwvalues: &[Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let constant = instead(row, at, x, args, error)?;
+    let is_other = |one: &Bound<'py, PyAny>| !std::ptr::eq(one, x);
+    let replaced = |all: &[Bound<'py, PyAny>]| -> Vec<_> {
+        all.iter().map(|one| if is_other(one) { one.clone() } else { constant.clone() }).collect()
+    };
+    apply(py, row, &replaced(args), kwnames, &replaced(kwvalues))
 }
 
 /// Calls an operation with positional and keyword arguments in the order of its declaration.
@@ -179,7 +202,10 @@ fn apply<'py>(
     for (i, (x, declared)) in fixed.iter().zip(spec.inputs).enumerate() {
         match x {
             Some(x) if declared.kind != Kind::optional || !x.is_none() => {
-                inputs.push(input(row, i, x, args)?);
+                match operand(spec.name, declared.name, x) {
+                    Ok(x) => inputs.push(x),
+                    Err(error) => return corrected(py, row, (i, x, error), args, kwnames, kwvalues),
+                }
                 present |= 1 << i;
             }
             _ if declared.kind == Kind::optional => {}
@@ -190,7 +216,10 @@ fn apply<'py>(
         return Err(fail(format!("expected at least one '{}'", spec.inputs[n_fixed].name)));
     }
     for x in listed {
-        inputs.push(input(row, n_fixed, x, args)?);
+        match operand(spec.name, spec.inputs[n_fixed].name, x) {
+            Ok(x) => inputs.push(x),
+            Err(error) => return instead(row, n_fixed, x, args, error),
+        }
     }
     let all = row.has_list || present == (1 << row.n_inputs) - 1;
     let plain = given.iter().all(Option::is_none) && all;

@@ -9,42 +9,30 @@ use super::arguments::shown;
 use super::classes::{NdArray, Variable};
 use super::functions::{Row, parameters};
 use super::numpy;
-use super::operands::{ArrayOrNumber, operand};
-use crate::graph::{self, settings};
+use crate::graph::settings;
 use crate::ops::{Arg, Kind, Spec, Value};
 use crate::{Error, Result};
 
-/// Reads input `at` of a function. A number beside an array is a constant if the function is one of two operands.
-pub(super) fn input<'a, 'py>(
-    row: &Row,
-    at: usize,
-    x: &'a Bound<'py, PyAny>,
-    given: &[Bound<'py, PyAny>],
-) -> PyResult<ArrayOrNumber<'a, 'py>> {
-    let spec = row.entry.spec;
-    operand(spec.name, spec.inputs[at].name, x).or_else(|error| {
-        let is_array = x.is_instance_of::<Variable>() || x.is_instance_of::<NdArray>();
-        if is_array || settings::is_nnabla() { Err(error) } else { instead(row, at, x, given) }
-    })
-}
-
-/// The constant for a number, or the error that says what to write for an input that is no array of Kinnor.
-fn instead<'a, 'py>(
+/// The constant for a number beside an array, if the function is one of two operands. Otherwise the error that says what
+/// to write for an input that is no array of Kinnor; `error` is the error of [`operand`].
+#[cold]
+pub(super) fn instead<'py>(
     row: &Row,
     at: usize,
     x: &Bound<'py, PyAny>,
     given: &[Bound<'py, PyAny>],
-) -> PyResult<ArrayOrNumber<'a, 'py>> {
+    error: PyErr,
+) -> PyResult<Bound<'py, PyAny>> {
     let spec = row.entry.spec;
     let input = &spec.inputs[at];
+    if is_array(x) || settings::is_nnabla() {
+        return Err(error);
+    }
     let is_number = is_number(x);
     if is_number
         && matches!(spec.inputs, [a, b] if (a.name, b.name) == ("x0", "x1") && input.kind == Kind::float)
     {
-        // As many axes of length 1 as the other operand has, which functions without broadcasting of ranks need.
-        let other = given.get(1 - at).map(|other| operand(spec.name, spec.inputs[1 - at].name, other));
-        let ndim = other.transpose().ok().flatten().map_or(0, |other| other.ndim());
-        return number(x, ndim).map(ArrayOrNumber::Constant);
+        return number(x, given.get(1 - at));
     }
     let first = |list: &Bound<'py, PyAny>| list.get_item(0).is_ok_and(|one| one.is_instance_of::<Variable>());
     let is_list = x.is_instance_of::<PyList>() || x.is_instance_of::<PyTuple>();
@@ -64,6 +52,11 @@ fn instead<'a, 'py>(
         .into())
 }
 
+/// True for a `Variable` or an `NdArray`.
+fn is_array(x: &Bound<'_, PyAny>) -> bool {
+    x.is_instance_of::<Variable>() || x.is_instance_of::<NdArray>()
+}
+
 /// True for a number of Python or NumPy.
 fn is_number(x: &Bound<'_, PyAny>) -> bool {
     x.is_instance_of::<PyFloat>()
@@ -72,17 +65,22 @@ fn is_number(x: &Bound<'_, PyAny>) -> bool {
             && x.getattr("shape").and_then(|s| s.is_empty()).unwrap_or(false))
 }
 
-/// A variable of `ndim` axes with a number as its value, to which no gradients flow.
-fn number(x: &Bound<'_, PyAny>, ndim: usize) -> PyResult<graph::Variable> {
+/// A number as an array of the kind of the other operand, to which no gradients flow. It has as many axes, which
+/// functions need that do not broadcast ranks.
+fn number<'py>(x: &Bound<'py, PyAny>, other: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
     let values = numpy::as_numpy(x)?;
     let is_double = x.is_instance_of::<PyFloat>() && !x.hasattr("dtype")?;
-    let values = if is_double { values.call_method1("astype", ("float32",))?.cast_into()? } else { values };
-    let values = values.call_method1("reshape", (vec![1; ndim],))?.cast_into()?;
-    let values = numpy::new_array(&values)?;
-    let variable = graph::Variable::new(values.shape.clone())?;
-    variable.set_data(&values)?;
-    variable.set_need_grad(false);
-    Ok(variable)
+    let values = if is_double { values.call_method1("astype", ("float32",))? } else { values.into_any() };
+    let ndim: usize = match other.filter(|other| is_array(other)) {
+        Some(other) => other.getattr("ndim")?.extract()?,
+        None => 0,
+    };
+    let values = values.call_method1("reshape", (vec![1; ndim],))?;
+    let kind = match other {
+        Some(other) if other.is_instance_of::<NdArray>() => x.py().get_type::<NdArray>(),
+        _ => x.py().get_type::<Variable>(),
+    };
+    kind.call_method1("from_numpy_array", (values,))
 }
 
 /// The error for more arguments without a name than a function has.
@@ -101,7 +99,7 @@ pub(super) fn surplus(py: Python<'_>, row: &Row, given: &[Bound<'_, PyAny>]) -> 
 /// a word.
 pub(super) fn check_place(row: &Row, arg: &Arg, found: &Value, given: &[Bound<'_, PyAny>]) -> Result<()> {
     let expected = match found {
-        Value::Bool(_) if !arg.py_type.contains("bool") => arg.py_type,
+        Value::Bool(_) if !arg.py_type.starts_with("bool") => arg.py_type,
         Value::Int(_) if arg.py_type.starts_with("bool") => "True or False",
         Value::Int(_) if arg.py_type == "str" => "a string",
         _ => return Ok(()),

@@ -12,11 +12,10 @@ use crate::graph::settings::{self, Precision};
 use crate::graph::{self, connect_detached, evaluate_into};
 use crate::ops::Op;
 
-/// An input of a function call: a variable of the graph, an array, or a number that the call made a constant.
+/// An input of a function call: a variable of the graph or an array.
 pub(super) enum ArrayOrNumber<'a, 'py> {
     Variable(&'a Bound<'py, Variable>),
     Array(&'a Bound<'py, NdArray>),
-    Constant(graph::Variable),
 }
 
 impl ArrayOrNumber<'_, '_> {
@@ -25,7 +24,6 @@ impl ArrayOrNumber<'_, '_> {
         match self {
             Self::Variable(v) => v.get().variable.shape().ndim(),
             Self::Array(a) => a.get().array.shape.ndim(),
-            Self::Constant(v) => v.shape().ndim(),
         }
     }
 }
@@ -87,7 +85,6 @@ pub(super) fn run<'py>(
                     Ok(v.get().variable.data())
                 }
                 ArrayOrNumber::Array(a) => Ok(a.get().array.clone()),
-                ArrayOrNumber::Constant(v) => Ok(v.data()),
             })
             .collect::<crate::Result<SmallVec<[graph::NdArray; 4]>>>()?;
         let compute = current_compute();
@@ -103,7 +100,6 @@ pub(super) fn run<'py>(
         .iter()
         .filter_map(|x| match x {
             ArrayOrNumber::Variable(v) => Some(&v.get().variable),
-            ArrayOrNumber::Constant(v) => Some(v),
             ArrayOrNumber::Array(_) => None,
         })
         .collect();
