@@ -11,7 +11,7 @@ from ._core import CallError, NdArray, Variable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["ARRAY", "VARIABLE", "attach"]
+__all__ = ["ARRAY", "VARIABLE", "Size", "attach"]
 
 VARIABLE = [
     "H", "abs", "add", "add_", "addmm", "all", "amax", "amin", "any", "apply_", "argmax", "argmin", "argsort",
@@ -86,6 +86,21 @@ METHOD_ARGUMENTS = {
     "zero_grad": {"set_to_none": "leave it out: gradients are set to zero, and take no memory until they are read"},
 }
 """Arguments of PyTorch's methods, and what to do instead."""
+
+
+class Size(int):
+    """A number of elements. A call, as of PyTorch's method `size`, says what to write."""
+
+    __slots__ = ()
+
+    def __call__(self, *axis: Any) -> NoReturn:
+        """Raises CallError."""
+        text = f"x.shape[{axis[0]}]" if axis else "x.shape"
+        raise CallError(f"size: expected no call, it is the number of elements; write {text}")
+
+    def __reduce__(self) -> tuple[type[int], tuple[int]]:
+        """Copies and pickles are plain integers."""
+        return int, (int(self),)
 
 
 class _Absent:
@@ -207,7 +222,7 @@ def _ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, out: Any = None, **
 
 
 def _array_function(self: Any, function: Any, types: Any, args: Any, named: Any) -> Any:
-    """NumPy's function of arrays: it takes a variable as an array. Those that are methods here raise an error."""
+    """NumPy's function of arrays takes a variable as an array. Names of methods, such as `sum`, raise an error."""
     name = {"amax": "max", "amin": "min"}.get(function.__name__, function.__name__)
     if name in ("max", "mean", "min", "prod", "sum") and getattr(function, "__module__", None) == "numpy":
         raise _numpy_error(self, name, "REDUCTIONS")

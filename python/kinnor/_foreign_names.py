@@ -220,7 +220,7 @@ PACKAGE = {
     "astensor": "kinnor.Variable.from_numpy_array(values)",
     "autograd": "autodiff",
     "backends": "kinnor.show_config()",
-    "bfloat16": "x.astype('bfloat16')",
+    "bfloat16": '"bfloat16"  # a type is given by its name, as in x.astype("bfloat16")',
     "bool": "numpy.bool_",
     "callbacks": "training",
     "cat": "kinnor.functions.concatenate",
@@ -891,6 +891,21 @@ DATA = {
     "tensordataset": "kinnor.data.data_iterator.data_iterator_simple",
 }
 """Names of `torch.utils.data`."""
+
+MORE_ARGUMENTS = {
+    "binary_cross_entropy": "(kinnor.functions.binary_cross_entropy(x, y) * w.reshape(2, 3)).mean()",
+    "categorical_cross_entropy": "kinnor.functions.categorical_cross_entropy(x, index).mean()",
+    "exp": "2 ** x  # the base is e",
+    "hard_tanh": "kinnor.functions.clip_by_value(x, -2, 2)",
+    "log": "kinnor.functions.log(x) / math.log(2)  # of base 2",
+    "round": "kinnor.functions.round(x * 100) / 100  # to two decimals",
+    "sigmoid_cross_entropy": "(kinnor.functions.sigmoid_cross_entropy(x, y) * w.reshape(2, 3)).mean()",
+    "softmax_cross_entropy": "kinnor.functions.softmax_cross_entropy(x, index).mean()",
+    "split": "kinnor.functions.split(x, axis=1)  # one part for each index; x[:, :2] and x[:, 2:] are two parts",
+    "squared_error": "kinnor.functions.squared_error(x, y).mean()",
+    "transpose": "kinnor.functions.transpose(x, (1, 0))  # the new order of all axes",
+}
+"""Functions that other libraries call with more arguments without a name, and how to write such a call."""
 
 FUNCTION_ARGUMENTS = {
     "activation": "call it with the result, as in kinnor.functions.relu(y)",

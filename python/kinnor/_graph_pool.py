@@ -1,4 +1,4 @@
-"""What models from files share: pools of equal graphs for parallel calls, and the lock under which graphs are built.
+"""Shared parts of models from files: pools of equal graphs for parallel calls, and the lock for building graphs.
 
 Both work across threads and forks, and do not depend on the format of the file.
 """
@@ -158,11 +158,15 @@ class GraphCache(Generic[Graph]):
         """
         pool = self.pools.get(key)
         if pool is None:
+            self._open()
             pool = GraphPool()
             keep(self.graphs, key, graph)
             self.pools = {k: self.pools.get(k, pool) for k in self.graphs}
         pool.add()
         return pool
+
+    def _open(self) -> None:
+        """Called before the first graph of a key is added. Derived caches drop lookups that it outdates."""
 
 
 def keep(graphs: dict[Any, Graph], key: Any, graph: Graph) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from . import _core, _missing
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from types import FrameType
     from typing import NoReturn
-
-_F = TypeVar("_F", bound="Callable[..., Any]")
 
 ELSEWHERE = {
     "attn_mask": "mask",
@@ -44,6 +38,7 @@ ELSEWHERE = {
     "padding": "pad",
     "pool_size": "kernel",
     "rate": "p",
+    "requires_grad": "need_grad",
     "rho": "decay",
     "running_mean": "mean",
     "running_var": "variance",
@@ -117,49 +112,6 @@ def question(name: str, known: Iterable[str]) -> str:
     return spelled(name, known) or ("" if text is None else f"; {text}")
 
 
-def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None) -> Callable[[_F], _F]:
-    """A decorator for functions with errors that lead from arguments of other libraries to their own arguments.
-
-    Args:
-        op: Name of the function, for errors.
-        elsewhere: Arguments of other libraries, and for each the argument here, or text that says what to write.
-        surplus: The arguments without a name, for an error about too many of them; by default Python raises it.
-
-    Returns:
-        The decorator. The functions raise CallError, which is a TypeError.
-
-    >>> @explained("resize", {"dim": "axis"})
-    ... def resize(x, axis=0):
-    ...     return x
-    >>> resize(3, dim=1)
-    Traceback (most recent call last):
-        ...
-    kinnor.CallError: resize: expected (x, axis), got an argument 'dim'; did you mean 'axis'?
-    """
-
-    def decorated(function: _F) -> _F:
-        """The function, behind a check of its arguments' names."""
-        parameters = inspect.signature(function).parameters
-        known = [name for name in parameters if name != "self"]
-        most = sum(each.kind is not inspect.Parameter.KEYWORD_ONLY for each in parameters.values())
-
-        @functools.wraps(function)
-        def checked(*args: Any, **kwargs: Any) -> Any:
-            """Checks the names and the number of arguments, and calls the function."""
-            for name in kwargs:
-                if name not in parameters:
-                    expected = f"({', '.join(known)})" if len(known) <= 8 else "one of its arguments"
-                    hint = advice(name, known, elsewhere)
-                    raise _core.CallError(f"{op}: expected {expected}, got an argument {name!r}{hint}")
-            if surplus is not None and len(args) > most:
-                raise _core.CallError(f"{op}: expected {surplus}, got {len(args)} arguments without a name")
-            return function(*args, **kwargs)
-
-        return checked  # type: ignore[return-value]
-
-    return decorated
-
-
 def advice(name: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
     """The end of an error about an unknown argument.
 
@@ -199,6 +151,8 @@ def absence(path: str, known: Iterable[str] = ()) -> str:
     >>> absence("kinnor.functions.silu", ["selu", "swish"])
     "module 'kinnor.functions' has no attribute 'silu'; did you mean 'swish'?"
     """
+    from . import _missing  # On a mistake only, not on import.
+
     module, _, name = path.rpartition(".")
     of_nnabla = module.partition(".")[2]
     inside = f"{of_nnabla}.{name}".lstrip(".")

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _core, random
 from ._core import CallError, NdArray, ParameterError
-from ._suggest import explained
+from ._explained import explained
 from .files import parameter_file
 from .files.atomic import replacing, steadily
 from .parameter import get_parameters
@@ -181,7 +181,7 @@ def load_checkpoint(
         The `values` that were saved.
 
     Raises:
-        ParameterError: If the file is malformed, or lacks a requested array or has it in another shape, if an
+        ParameterError: If the file is malformed, lacks a requested array or has it in another shape. Also if an
             iterator cannot move to its position, or if a graph has other random functions. Nothing is changed then.
         OSError: If a file cannot be read.
     """

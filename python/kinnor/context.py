@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._check import items
 from ._core import CallError, GraphError, RangeError
-from ._suggest import explained
+from ._explained import explained
 from .modes import Scope
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _check
 from ._core import CallError, RangeError
-from ._suggest import absent, explained, lacks
+from ._explained import explained
+from ._suggest import absent, lacks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -110,7 +110,7 @@ class Model(LoadedNetwork["_Graph"]):
         return f"<Model {self._network.name!r} {self.inputs} -> {self.outputs}>"
 
     def _all_parameters(self) -> dict[str, Variable]:
-        """All parameters by path. Creates those that the file lacks, from their initializers."""
+        """All parameters by path. Initializers create parameters that the file lacks."""
         with parameters.parameter_scope("", self._network.owner.parameter_scope):
             for name, node in self._network.parameters.items():
                 if parameters.get_parameter(name) is None:

@@ -57,7 +57,7 @@ def owner() -> Any:
 
 
 def check_owner(scope: str, owners: list[Any]) -> None:
-    """Removes the current thread or task from those that entered a block.
+    """Removes the current thread or task from the owners of a block.
 
     A generator that suspends in a block may be closed by another thread or task, or by the garbage collector there.
     That one cannot change the modes of the owner.
@@ -127,7 +127,7 @@ class Scope(ContextDecorator, metaclass=ScopeClass):
 
 
 _TITLES = {"grad": "no_grad", "context": "context_scope", "anomaly": "detect_anomaly"}
-"""Names of scopes in Python, if they are not those of the engine."""
+"""Names of scopes in Python, if the engine has other names."""
 
 
 class auto_forward(Scope):

@@ -85,7 +85,8 @@ def check_group(solver: _core.Solver, parameters: Any) -> tuple[dict[str, Variab
         key = names.get(variable, name)
         if variable not in names and key in known:
             raise ParameterError(
-                f"{op}: expected a new name for a parameter that the solver does not have, got {key!r}"
+                f"{op}: expected a new name for a parameter that the solver does not have, got {key!r}; layers of one "
+                "module have names of their own, and a dictionary gives names: {'body/W': W}"
             )
         found[key] = variable
     if not found:

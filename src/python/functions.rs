@@ -13,10 +13,12 @@ use smallvec::SmallVec;
 
 use super::arguments::{items, shown, whole};
 use super::classes::Variable;
+use super::misuse::{check_place, check_random, instead, surplus};
 use super::operands::{ArrayOrNumber, Inputs, connected, into_arrays, operand, run};
 use super::values::{lone_number, value, wrong};
+use crate::Error;
+use crate::graph::{self, settings};
 use crate::ops::{self, Arg, Entry, Kind, Op, Spec, Value};
-use crate::{Error, graph};
 
 /// A registry entry as Python calls it.
 pub(super) struct Row {
@@ -87,10 +89,11 @@ fn common<'a, 'py>(
 #[inline]
 fn apply_plain<'py>(
     py: Python<'py>,
-    spec: &Spec,
+    row: &Row,
     op: &Op,
     args: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
+    let spec = row.entry.spec;
     let mut variables: SmallVec<[&graph::Variable; 4]> = SmallVec::new();
     for x in args {
         match x.cast::<Variable>() {
@@ -102,10 +105,32 @@ fn apply_plain<'py>(
         return connected(py, op.clone(), &variables, &[]);
     }
     let mut inputs = Inputs::new();
-    for (x, input) in args.iter().zip(spec.inputs) {
-        inputs.push(operand(spec.name, input.name, x)?);
+    for (at, x) in args.iter().enumerate() {
+        match operand(spec.name, spec.inputs[at].name, x) {
+            Ok(x) => inputs.push(x),
+            Err(error) => return corrected(py, row, (at, x, error), args, &[], &[]),
+        }
     }
     run(py, op.clone(), &inputs, &[])
+}
+
+/// Calls an operation with a constant in place of `x`, input `at`, which is no array; or returns the error that says
+/// what to write.
+#[cold]
+fn corrected<'py>(
+    py: Python<'py>,
+    row: &Row,
+    (at, x, error): (usize, &Bound<'py, PyAny>, PyErr),
+    args: &[Bound<'py, PyAny>],
+    kwnames: &[Bound<'py, PyAny>],
+    kwvalues: &[Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let constant = instead(row, at, x, args, error)?;
+    let is_other = |one: &Bound<'py, PyAny>| !std::ptr::eq(one, x);
+    let replaced = |all: &[Bound<'py, PyAny>]| -> Vec<_> {
+        all.iter().map(|one| if is_other(one) { one.clone() } else { constant.clone() }).collect()
+    };
+    apply(py, row, &replaced(args), kwnames, &replaced(kwvalues))
 }
 
 /// Calls an operation with positional and keyword arguments in the order of its declaration.
@@ -122,7 +147,7 @@ fn apply<'py>(
         && args.len() == row.n_inputs
         && let Some(op) = &row.plain
     {
-        return apply_plain(py, spec, op, args);
+        return apply_plain(py, row, op, args);
     }
     let fail = |what: String| PyErr::from(Error::Type(format!("{}: {what}", spec.name)));
     let n_fixed = if row.has_list { row.n_inputs - 1 } else { row.n_inputs };
@@ -141,11 +166,10 @@ fn apply<'py>(
             listed.push(arg);
         } else if i - first < given.len() {
             given[i - first] = Some(arg);
-        } else if let Some(key) = COMMON.get(i - first - given.len()) {
+        } else if let (Some(key), true) = (COMMON.get(i - first - given.len()), settings::is_nnabla()) {
             outputs = common(spec.name, key, arg)?.or(outputs);
         } else {
-            let most = first + spec.args.len();
-            return Err(fail(format!("expected at most {most} arguments, got {}", args.len())));
+            return Err(surplus(py, row, args));
         }
     }
     for (key, value) in kwnames.iter().zip(kwvalues) {
@@ -170,23 +194,32 @@ fn apply<'py>(
             return Err(fail(format!("expected '{key}' once, got it twice")));
         }
     }
+    if n_fixed == 0 && !row.has_list {
+        check_random(spec, &given, args)?;
+    }
     let mut inputs = Inputs::new();
     let mut present = 0_u64;
-    for (i, (x, input)) in fixed.iter().zip(spec.inputs).enumerate() {
+    for (i, (x, declared)) in fixed.iter().zip(spec.inputs).enumerate() {
         match x {
-            Some(x) if input.kind != Kind::optional || !x.is_none() => {
-                inputs.push(operand(spec.name, input.name, x)?);
+            Some(x) if declared.kind != Kind::optional || !x.is_none() => {
+                match operand(spec.name, declared.name, x) {
+                    Ok(x) => inputs.push(x),
+                    Err(error) => return corrected(py, row, (i, x, error), args, kwnames, kwvalues),
+                }
                 present |= 1 << i;
             }
-            _ if input.kind == Kind::optional => {}
-            _ => return Err(fail(format!("expected '{}', which is missing", input.name))),
+            _ if declared.kind == Kind::optional => {}
+            _ => return Err(fail(format!("expected '{}', which is missing", declared.name))),
         }
     }
     if row.has_list && listed.is_empty() {
         return Err(fail(format!("expected at least one '{}'", spec.inputs[n_fixed].name)));
     }
     for x in listed {
-        inputs.push(operand(spec.name, spec.inputs[n_fixed].name, x)?);
+        match operand(spec.name, spec.inputs[n_fixed].name, x) {
+            Ok(x) => inputs.push(x),
+            Err(error) => return instead(row, n_fixed, x, args, error),
+        }
     }
     let all = row.has_list || present == (1 << row.n_inputs) - 1;
     let plain = given.iter().all(Option::is_none) && all;
@@ -194,10 +227,14 @@ fn apply<'py>(
         (Some(op), true) => op.clone(),
         _ => {
             let mut values = Vec::with_capacity(given.len());
+            let n_unnamed = if row.has_list && list.is_none() { 0 } else { args.len().saturating_sub(first) };
             for (i, v) in given.iter().enumerate() {
                 values.push(match (v, &row.defaults[i]) {
                     (Some(v), _) => {
                         let found = value(v)?.ok_or_else(|| wrong(spec.name, &spec.args[i], v))?;
+                        if i < n_unnamed {
+                            check_place(row, &spec.args[i], &found, args)?;
+                        }
                         lone_number(&spec.args[i], v, found)
                     }
                     (None, Some(default)) => default.clone(),
@@ -248,13 +285,13 @@ fn repeat_along_axes(spec: &Spec, values: &mut [Value], inputs: &Inputs<'_, '_>)
 }
 
 /// Returns `; did you mean 'axis'?` if `name` is close to one of the known names, else an empty string.
-fn nearest(py: Python<'_>, name: &str, known: Vec<&str>) -> String {
+pub(super) fn nearest(py: Python<'_>, name: &str, known: Vec<&str>) -> String {
     let ask = || py.import("kinnor._suggest")?.call_method1("question", (name, known))?.extract();
     ask().unwrap_or_default()
 }
 
-/// The parameter list as Python shows it: `x, alpha=0.1`.
-fn signature(row: &Row) -> String {
+/// The inputs and arguments as Python shows them: `x, alpha=0.1`.
+pub(super) fn parameters(row: &Row) -> String {
     let spec = row.entry.spec;
     let mut parts: Vec<String> = Vec::new();
     for input in spec.inputs {
@@ -275,6 +312,16 @@ fn signature(row: &Row) -> String {
             None if defaulted && !row.has_list => format!("{}=...", arg.name),
             None => arg.name.to_string(),
         });
+    }
+    parts.join(", ")
+}
+
+/// The whole parameter list as Python shows it: `(x, alpha=0.1, *, n_outputs=-1, outputs=None)`.
+fn signature(row: &Row) -> String {
+    let spec = row.entry.spec;
+    let mut parts: Vec<String> = vec![parameters(row)].into_iter().filter(|own| !own.is_empty()).collect();
+    if !row.has_list {
+        parts.push("*".into());
     }
     for (name, default) in [("n_outputs", "-1"), ("outputs", "None")] {
         if spec.args.iter().all(|a| a.name != name) {

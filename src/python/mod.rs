@@ -15,6 +15,7 @@ mod functions;
 mod heap;
 mod hooks;
 mod links;
+mod misuse;
 mod modes;
 mod ndarray;
 mod numpy;

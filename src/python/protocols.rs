@@ -1,9 +1,10 @@
 //! Python protocols that Variable and NdArray share: operators, indexing, and conversion to NumPy and other libraries.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyDict, PyInt, PyType};
 
-use super::arguments::{flag, whole};
+use super::arguments::{flag, refused, whole};
 use super::classes::{NdArray, Variable};
 use super::{functions, numpy, operators};
 use crate::graph::settings;
@@ -92,6 +93,22 @@ impl Elements for Variable {
     }
 }
 
+/// The number of elements as an int that, when it is called, says how to read the length of an axis.
+fn counted(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyAny>> {
+    static SIZE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    SIZE.import(py, "kinnor._foreign_attributes", "Size")?.call1((size,))
+}
+
+/// Reads `keepdims`. A number is refused, because `x.sum(0, 1)` is meant to sum over two axes.
+fn keeps(v: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if v.is_exact_instance_of::<PyBool>() || settings::is_nnabla() {
+        return flag(v);
+    }
+    let is_number = v.is_instance_of::<PyInt>();
+    let hint = if is_number { " (several axes are a tuple: axis=(0, 1))" } else { "" };
+    if v.hasattr("dtype")? { flag(v) } else { Err(refused(&format!("True or False{hint}"), v)) }
+}
+
 /// Defines the shared methods for a class.
 macro_rules! protocols {
     ($class:ident) => {
@@ -99,8 +116,8 @@ macro_rules! protocols {
         impl $class {
             /// Number of elements.
             #[getter]
-            fn size(&self) -> usize {
-                self.array().shape.size()
+            fn size<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                counted(py, self.array().shape.size())
             }
 
             /// Number of axes.
@@ -189,7 +206,7 @@ macro_rules! protocols {
             fn sum<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
-                #[pyo3(from_py_with = flag)] keepdims: bool,
+                #[pyo3(from_py_with = keeps)] keepdims: bool,
                 more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
                 functions::call(slf.py(), "sum", (slf, axis, keepdims), more)
@@ -205,7 +222,7 @@ macro_rules! protocols {
             fn mean<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
-                #[pyo3(from_py_with = flag)] keepdims: bool,
+                #[pyo3(from_py_with = keeps)] keepdims: bool,
                 more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
                 functions::call(slf.py(), "mean", (slf, axis, keepdims), more)
@@ -221,7 +238,7 @@ macro_rules! protocols {
             fn max<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
-                #[pyo3(from_py_with = flag)] keepdims: bool,
+                #[pyo3(from_py_with = keeps)] keepdims: bool,
                 more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
                 functions::call(slf.py(), "max", (slf, axis, keepdims), more)
@@ -237,7 +254,7 @@ macro_rules! protocols {
             fn min<'py>(
                 slf: &Bound<'py, Self>,
                 axis: Option<&Bound<'py, PyAny>>,
-                #[pyo3(from_py_with = flag)] keepdims: bool,
+                #[pyo3(from_py_with = keeps)] keepdims: bool,
                 more: Option<&Bound<'py, PyDict>>, // For errors alone: the function knows the names of PyTorch.
             ) -> PyResult<Bound<'py, PyAny>> {
                 functions::call(slf.py(), "min", (slf, axis, keepdims), more)

@@ -44,8 +44,9 @@ impl VariableArguments {
         for (key, one) in named.into_iter().flatten() {
             let key = key.cast::<PyString>()?.to_str()?;
             let Some(at) = NAMES.iter().position(|name| *name == key) else {
+                let hint = functions::nearest(given.py(), key, NAMES.to_vec());
                 return Err(refuse(format!(
-                    "arguments {}, got an unexpected keyword argument '{key}'",
+                    "arguments {}, got an unexpected keyword argument '{key}'{hint}",
                     NAMES.join(", ")
                 )));
             };

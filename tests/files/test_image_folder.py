@@ -229,3 +229,34 @@ def test_empty_cells_are_named(tmp_path):
     (tmp_path / "t.csv").write_text("x,y\n1,\n")
     with pytest.raises(DataError, match=r"got '' in row 1 of .*the cell is empty"):
         CsvDataSource(tmp_path / "t.csv").next()
+
+
+class Own(DataSource):
+    """A source that does not distinguish epochs."""
+
+    def __init__(self):
+        super().__init__()
+        self._size, self._variables = 6, ("x",)
+
+    def _get_data(self, position):
+        """Returns the position as the only value of the example."""
+        return (np.array(position),)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [lambda source: source, lambda source: source.map(lambda x: (x,)), lambda source: DataSourceWithWorkers(source, 2)],
+    ids=["alone", "mapped", "workers"],
+)
+def test_wrapped_sources_are_in_the_epoch_of_their_source(wrapped):
+    """A source without epochs stays in the first one. A reader that resumes moves to that epoch."""
+    source, other = wrapped(Own()), wrapped(Own())
+    for _ in range(2):
+        assert [int(source.next()[0]) for _ in range(6)] == list(range(6))
+        source.reset()
+        source.apply_order()
+    source.next()
+    other.seek(source._generation, source.position)
+    assert [int(other.next()[0]) for _ in range(5)] == [1, 2, 3, 4, 5]
+    source.close()
+    other.close()

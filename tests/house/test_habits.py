@@ -1,7 +1,11 @@
 """Names of other libraries raise errors that say what to write, and what they say runs."""
 
 import ast
+import copy
 import importlib
+import json
+import math
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -574,3 +578,112 @@ def test_the_list_for_stubtest_has_the_absent_attributes():
     for name, table in (("Variable", _foreign_names.VARIABLE), ("NdArray", _foreign_names.ARRAY)):
         (listed,) = [line for line in lines if line.startswith(rf"kinnor\._core\.{name}\.(")]
         assert listed.partition("(")[2].rstrip(")").split("|") == sorted(table)
+
+
+def registry():
+    """The functions of the core whose inputs are no list, with the names of their inputs and their arguments."""
+    for name, _, inputs, arguments, _ in nn._core.declarations():
+        if all(kind != "list" for _, kind in inputs):
+            yield name, [given for given, _ in inputs], arguments
+
+
+X = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32))
+
+
+@pytest.mark.parametrize(("name", "inputs", "arguments"), list(registry()))
+def test_values_in_the_place_of_others_raise_an_error(name, inputs, arguments):
+    """A value without a name after all arguments, a truth value for a number, and a number for a truth value."""
+    function, xs = getattr(nn._core.functions, name), [X] * len(inputs)
+    many = [*xs, *[1] * len(arguments), 1]
+    with pytest.raises(TypeError, match=rf"^{name}: expected \(.*\), got {len(many)} arguments without a name"):
+        function(*many)
+    for at, (_, _, kind, _) in enumerate(arguments):
+        value = 1 if kind.startswith("bool") else True
+        if "bool" in kind and value is True:
+            continue
+        before = [0.5 if "float" in each else False if "bool" in each else 1 for _, _, each, _ in arguments[:at]]
+        with pytest.raises((TypeError, ValueError)) as raised:
+            function(*xs, *before, value)
+        told = str(raised.value)
+        assert "without a name" in told, told
+
+
+@pytest.mark.parametrize("name", _foreign_names.MORE_ARGUMENTS)
+def test_surplus_values_say_what_to_write(name):
+    """`log(x, 2)` and other calls of PyTorch and NumPy suggest an expression that runs."""
+    there = {**names(), "math": math}
+    declared = {name: inputs + list(arguments) for name, inputs, arguments in registry()}
+    with pytest.raises(TypeError) as raised:
+        getattr(nn.functions, name)(*[X] * len(declared[name]), 2)
+    text = _foreign_names.MORE_ARGUMENTS[name]
+    assert str(raised.value).endswith(f"; write {text}")
+    exec(text, there)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("F.rand(3, 4)", r"^rand: .* write shape=\(3, 4\), or shape=\(\) for one number$"),
+        ("F.randn(2, 3, 4)", r"^randn: .* write shape=\(2, 3, 4\)"),
+        ("F.randn((3, 4))", r"write shape=\(3, 4\)"),
+        ("F.reshape(x, 3, 2)", r"`inplace` .* got 2 without a name; .*; write shape=\(3, 2\)$"),
+        ("F.mean(x, 0, 1)", r"write axis=\(0, 1\)$"),
+        ("F.flip(x, 0, 1)", r"write axes=\(0, 1\)$"),
+        ("F.dropout(x, 0.5, False)", "`seed` to be an integer, got False without a name"),
+        ("F.softmax(x, True)", "`axis` to be an integer or None, got True without a name"),
+        ("F.concatenate(x, y, 1)", "; write axis=1$"),
+        ("F.relu([1.0, 2.0])", r"; wrap it: kinnor.Variable.from_numpy_array\(x\)$"),
+        ("F.relu([x, y])", r"; kinnor.functions.stack\(\*x\) joins variables$"),
+        ("F.layer_normalization(x, (3,))", "'beta' .* got tuple; the arguments are .* batch_axis"),
+        ("F.einsum('ij,kj->ik', x, y)", r"; write equation='ij,kj->ik'$"),
+        ("PF.affine([[1.0]], 2)", r"; wrap it: kinnor.Variable.from_numpy_array\(x\)$"),
+        ("L.Linear(3, 2)([[1.0]])", r"; wrap it: kinnor.Variable.from_numpy_array\(x\)$"),
+        ("x.sum(0, 1)", r"several axes are a tuple: axis=\(0, 1\)"),
+        ("x.size(0)", r"write x\.shape\[0\]$"),
+        ("x.size()", r"write x\.shape$"),
+        ("nn.Variable((2,), requires_grad=True)", "did you mean 'need_grad'"),
+    ],
+)
+def test_calls_of_pytorch_say_what_to_write(code, told):
+    F, PF = nn.functions, nn.parametric_functions
+    with pytest.raises((TypeError, ValueError), match=told):
+        eval(code, {**names(), "F": F, "PF": PF, "L": L, "nn": nn})
+
+
+def test_random_functions_with_a_shape():
+    F = nn.functions
+    for function in (F.rand, F.randn):
+        shapes = [
+            function(shape=(3, 4)),
+            function(0, 1, (3, 4)),
+            function(0, 1, [5]),
+            function(0, 1, shape=()),
+            function(),
+        ]
+        assert [each.shape for each in shapes] == [(3, 4), (3, 4), (5,), (), ()]
+
+
+@pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
+@pytest.mark.parametrize("name", ["add2", "sub2", "div2", "pow2", "maximum2", "greater", "atan2", "squared_error"])
+def test_numbers_are_constants_beside_an_array(kind, name):
+    """A number is an operand of functions of two arrays, without a gradient."""
+    function, there = getattr(nn.functions, name), of_kind(kind)
+    for number in (2, 2.5, np.float32(2.5), np.int64(2)):
+        like = kind.from_numpy_array(np.full((2, 3), number, np.float32))
+        for found, wanted in (
+            (function(there["x"], number), function(there["x"], like)),
+            (function(number, there["x"]), function(like, there["x"])),
+        ):
+            assert type(found) is kind
+            np.testing.assert_allclose(computed(found), computed(wanted), 1e-6)
+    x = names()["x"]
+    (gradient,) = nn.autodiff.grad(nn.functions.mul2(x, 3.0).sum(), [x])
+    np.testing.assert_array_equal(gradient.d, np.full((2, 3), 3, np.float32))
+
+
+@pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
+def test_the_number_of_elements_is_an_int(kind):
+    size = kind((2, 3)).size
+    assert (size, size + 1, str(size), json.dumps(size)) == (6, 7, "6", "6")
+    assert type(copy.deepcopy(size)) is int and type(pickle.loads(pickle.dumps(size))) is int
+    assert np.zeros(size).shape == (6,)

@@ -36,7 +36,7 @@ COMPUTING = {
     "random_erase", "reduce_mean", "reduce_sum", "scaled_dot_product_attention", "scatter_add", "scatter_nd",
     "softplus", "spectral_norm", "stft", "sum", "swish", "warp_by_flow", "warp_by_grid", "weight_normalization",
 }  # fmt: skip
-"""Functions of the table that compute real numbers, of which most happen to be elements of large inputs."""
+"""Functions of the table that compute real numbers. Most of these happen to be elements of large inputs."""
 
 
 def integers(x):
@@ -101,7 +101,7 @@ def are_elements(arrays, inputs):
 
 @pytest.mark.parametrize("context", ["float", "half", "bfloat16"])
 def test_functions_that_select_elements_keep_integers_exact(context):
-    """Finds functions whose results are elements of their inputs. Those that do not compute must keep integers."""
+    """Finds functions whose results are elements of their inputs. Such functions must keep integers."""
     exact, rounded = set(), set()
     for row in all_rows():
         given = [large(x, salt) for salt, x in enumerate(row.inputs)]

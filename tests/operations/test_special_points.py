@@ -105,7 +105,7 @@ SCALED = {
 @pytest.mark.parametrize("shape", [(2, 4, 6), (3, 4, 40)])
 @pytest.mark.parametrize("name", SCALED)
 def test_normalizations_with_an_infinite_scale_or_shift(name, shape, signs):
-    """Kernel and rule agree. Outputs are those of the definition, and other channels and samples stay finite."""
+    """Kernel and rule agree. Outputs follow the definition, and other channels and samples stay finite."""
     f, axes = SCALED[name]
     rng = np.random.RandomState(3)
     x, gy = rng.normal(size=shape), rng.normal(size=shape)

@@ -388,7 +388,7 @@ def test_fit_refuses_checkpoints_of_other_programs(tmp_path, values):
 
 
 def test_values_may_be_numbers_of_numpy(tmp_path):
-    """A callback of fit may log them. Whatever JSON cannot hold is refused, and the file stays."""
+    """A callback of fit may log them. A value that JSON cannot hold is refused, and the file stays."""
     path = tmp_path / "c"
     values = {"a": np.float32(0.5), "b": [np.int64(3), np.bool_(True)], "c": float("nan")}
     nn.save_checkpoint(path, parameters={}, values=values)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import _core
-from .._check import as_whole
+from .._check import as_whole, flag
 from .._core import ArgumentError, CallError, GraphError, NdArray, RangeError, Variable
 from ..context import Context, context_scope
 from . import matmul
@@ -375,6 +375,7 @@ def type_of(x: Any) -> np.dtype[Any]:
 
 def mod2(x0: T, x1: T, fmod: bool = False) -> T:
     result: T
+    fmod = flag("mod2", "fmod", fmod)
     if type_of(x0).kind in "iub":
         with context_scope(Context(["cpu:double"])):  # float64 is exact for 32-bit integers
             result = f.mod2(x0, x1, fmod)

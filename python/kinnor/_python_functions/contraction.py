@@ -49,7 +49,8 @@ def einsum(*x: T, equation: str = "") -> T:
     """
     for each in x:
         if not isinstance(each, (Variable, NdArray)):
-            raise CallError(f"einsum: expected Variables or NdArrays, got {type(each).__name__}")
+            hint = f"; write equation={each!r}" if isinstance(each, str) else ""
+            raise CallError(f"einsum: expected Variables or NdArrays, got {type(each).__name__}{hint}")
     if not x:
         raise CallError("einsum: expected one array at least, got none")
     shapes = tuple(tuple(each.shape) for each in x)

@@ -10,7 +10,8 @@ import numpy as np
 
 from .. import _check, _core
 from .._core import CallError
-from .._suggest import absent, explained
+from .._explained import explained
+from .._suggest import absent
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache
 from .data_source import DataSource, DataSourceWithMemoryCache, check_source

@@ -361,7 +361,46 @@ def knows_epochs(source: DataSource) -> bool:
     return type(source)._get_data_of_generation is not DataSource._get_data_of_generation
 
 
-class MappedDataSource(DataSource):
+class WrappingDataSource(DataSource):
+    """A source whose examples come from another one, `_data_source`, which moves through the epochs with it."""
+
+    _data_source: DataSource
+
+    @property
+    def _is_read(self) -> bool:
+        """True if the other source is read, so that it has to be at the same position."""
+        return True
+
+    def close(self) -> None:
+        """Close the other source."""
+        if not self._closed:
+            self._data_source.close()
+        super().close()
+
+    def reset(self) -> None:
+        """Return to the first position."""
+        self._data_source.reset()
+        self._generation = self._data_source._generation
+        super().reset()
+
+    def apply_order(self) -> None:
+        """Move on to the order of the next epoch."""
+        self._data_source.apply_order()
+        self._generation = self._data_source._generation
+
+    def seek(self, generation: int, position: int) -> None:
+        """Move to a position in the order of an epoch.
+
+        Args:
+            generation: The epoch, from 0.
+            position: Number of its examples read so far.
+        """
+        if self._is_read:
+            self._data_source.seek(generation, position)
+        super().seek(generation, position)
+
+
+class MappedDataSource(WrappingDataSource):
     """The examples that a function makes of the examples of another source, in the same order; see `DataSource.map`.
 
     Args:
@@ -396,35 +435,8 @@ class MappedDataSource(DataSource):
         """Returns the function of the example at a position of an epoch's order."""
         return self._mapped(self._data_source._get_data_of_generation(position, generation))
 
-    def close(self) -> None:
-        """Close the other source."""
-        if not self._closed:
-            self._data_source.close()
-        super().close()
 
-    def reset(self) -> None:
-        """Go back to the first position."""
-        self._data_source.reset()
-        self._generation = self._data_source._generation
-        super().reset()
-
-    def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
-        self._data_source.apply_order()
-        self._generation = self._data_source._generation
-
-    def seek(self, generation: int, position: int) -> None:
-        """Go to a position in the order of an epoch.
-
-        Args:
-            generation: The epoch, from 0.
-            position: How many of its examples have been read.
-        """
-        self._data_source.seek(generation, position)
-        super().seek(generation, position)
-
-
-class DataSourceWithMemoryCache(DataSource):
+class DataSourceWithMemoryCache(WrappingDataSource):
     """Reads each example of another source once and caches it, if all examples fit in memory.
 
     The first epoch has the other source's order, later epochs have orders of their own. The size limit is
@@ -459,6 +471,11 @@ class DataSourceWithMemoryCache(DataSource):
     @_on_memory.setter
     def _on_memory(self, value: bool) -> None:
         self._cache = ({} if self._cache is None else self._cache) if value else None
+
+    @property
+    def _is_read(self) -> bool:
+        """True if the other source is read, as it does not fit in memory."""
+        return self._cache is None
 
     def _get_data(self, position: int) -> Sequence[Any]:
         """Returns the example at a position of the current order, from the cache once it is filled."""
@@ -498,7 +515,6 @@ class DataSourceWithMemoryCache(DataSource):
     def close(self) -> None:
         """Release the cache and close the original source."""
         if not self._closed:
-            self._data_source.close()
             self._cache = None
             self._in_turn = []
         super().close()
@@ -509,7 +525,7 @@ class DataSourceWithMemoryCache(DataSource):
             self._data_source.reset()
         elif self._order is not None:
             self._turn()
-        super().reset()
+        self._position = 0
 
     def _turn(self) -> None:
         """Switch to the next order as NNabla does: the first two epochs have the source's order."""
@@ -529,17 +545,6 @@ class DataSourceWithMemoryCache(DataSource):
         if self._cache is None:
             self._data_source.apply_order()
         self._generation += 1
-
-    def seek(self, generation: int, position: int) -> None:
-        """Move to a position in the order of an epoch.
-
-        Args:
-            generation: The epoch, from 0.
-            position: Number of its examples read so far.
-        """
-        if self._cache is None:
-            self._data_source.seek(generation, position)
-        super().seek(generation, position)
 
 
 class SlicedDataSource(DataSource):

@@ -17,7 +17,16 @@ from .. import _check, _core
 from ..files.images import read_channels
 from .cache_data_source import CacheDataSource
 from .csv_data_source import CsvDataSource
-from .data_source import DataError, DataSource, DrawingDataSource, Orders, check_source, copied, knows_epochs
+from .data_source import (
+    DataError,
+    DataSource,
+    DrawingDataSource,
+    Orders,
+    WrappingDataSource,
+    check_source,
+    copied,
+    knows_epochs,
+)
 from .data_source_loader import load_image_imread
 
 if TYPE_CHECKING:
@@ -136,7 +145,7 @@ class ConcatDataSource(DrawingDataSource):
         super().close()
 
 
-class DataSourceWithWorkers(DataSource):
+class DataSourceWithWorkers(WrappingDataSource):
     """Another source whose examples are read ahead by several threads, in the same order.
 
     It is of use where reading waits for files, or is done by code that other threads may run beside, such as Pillow's
@@ -214,27 +223,6 @@ class DataSourceWithWorkers(DataSource):
         if is_open:
             self._data_source.close()
 
-    def reset(self) -> None:
-        """Go back to the first position."""
-        self._data_source.reset()
-        self._generation = self._data_source._generation
-        super().reset()
-
-    def apply_order(self) -> None:
-        """Go on to the order of the next epoch."""
-        self._data_source.apply_order()
-        self._generation += 1
-
-    def seek(self, generation: int, position: int) -> None:
-        """Go to a position in the order of an epoch.
-
-        Args:
-            generation: The epoch, from 0.
-            position: How many of its examples have been read.
-        """
-        self._data_source.seek(generation, position)
-        super().seek(generation, position)
-
 
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """The endings of files that are taken for images."""
@@ -245,7 +233,7 @@ class ImageFolderDataSource(DrawingDataSource):
 
     An example is an image `x`, shape (channels, height, width), from 0 to 1, and the number of its class `y`, shape
     (1,). Classes are the names of the folders in alphabetical order. Images in folders below those belong to the class,
-    too. Hidden files and those that do not end as images do are left out.
+    too. Hidden files and files of other types are left out.
 
     Args:
         folder: Path of the folder with the folders of the classes.

@@ -1,4 +1,4 @@
-"""Writing of files and folders at once, and reading of files that another process may be writing in place."""
+"""Atomic writing of files and folders, and reading of files that another process may be writing in place."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def check_axis(op: str, x: Variable, axis: int, size: int, n_axes: Sequence[int]
         n_axes: The numbers of axes that the input may have; any by default.
     """
     if not isinstance(x, (Variable, NdArray)):
-        hint = ", of which Variable.from_numpy_array makes one" if hasattr(x, "__array__") else ""
+        is_array = isinstance(x, (list, tuple)) or hasattr(x, "__array__")
+        hint = "; wrap it: kinnor.Variable.from_numpy_array(x)" if is_array else ""
         raise CallError(f"{op}: expected a Variable, got {type(x).__name__}{hint}")
     if n_axes and x.ndim not in n_axes:
         allowed = " or ".join(map(str, n_axes))

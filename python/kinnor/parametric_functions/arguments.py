@@ -40,7 +40,8 @@ __all__ = [
 def check_input(op: str, inp: Variable, min_ndim: int = 1) -> None:
     """Raises CallError unless the input is a Variable or an NdArray, and ShapeError if it has too few axes."""
     if not isinstance(inp, (Variable, NdArray)):
-        hint = "; wrap it: kinnor.Variable.from_numpy_array(x)" if hasattr(inp, "__array__") else ""
+        is_array = isinstance(inp, (list, tuple)) or hasattr(inp, "__array__")
+        hint = "; wrap it: kinnor.Variable.from_numpy_array(x)" if is_array else ""
         raise CallError(f"{op}: expected a Variable or an NdArray, got {type(inp).__name__}{hint}")
     if inp.ndim < min_ndim:
         raise ShapeError(f"{op}: expected an input of at least {min_ndim} axes, got shape {inp.shape}")

@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._core import ArgumentError
-from .._suggest import explained
+from .._explained import explained
 from ..display import html_table, text_table
 from ..files.atomic import replacing
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _check, _core, solvers
 from .._core import CallError, ParameterError, RangeError, Variable
-from .._suggest import explained
+from .._explained import explained
 from ..checkpoint import load_checkpoint, save_checkpoint, values_of
 from ..core import Module
 from ..learning_rate_scheduler import PlateauScheduler
@@ -108,15 +108,15 @@ def fit(
             the target, and the model gets the others. Without, the model returns the loss, or a tuple of the loss and a
             dict of further values. A function gets `training=` if it has such an argument.
         data: A tuple of arrays with a row for each example, a `DataIterator`, or a list of batches.
-        loss: A function of output and target, or one of "cross_entropy", "binary_cross_entropy", both of which take
-            logits, and "mse".
+        loss: A function of output and target, or one of "cross_entropy", "binary_cross_entropy" and "mse". The
+            first two take logits.
         solver: The solver; `Adam` by default. A solver without parameters gets the parameters of the model.
         epochs: Number of epochs in all, those before a resumed checkpoint included.
         batch_size: Rows of a batch, of arrays.
         validation: Data of the same kind, which each epoch is followed by. Each row counts once, also of an iterator.
             An iterator with `stop_exhausted` leaves out the rows that do not fill a batch.
-        metrics: Functions of output and target by name, functions, or names such as "accuracy". The accuracy is that of
-            classes for "cross_entropy", and that of yes or no for "binary_cross_entropy".
+        metrics: Functions of output and target by name, functions, or names such as "accuracy". For "cross_entropy" the
+            accuracy counts classes, and for "binary_cross_entropy" the answers yes and no.
         callbacks: `Callback` objects such as `EarlyStopping`, or functions that are called with the `Run` after each
             epoch.
         schedule: A schedule of learning rates. It counts updates; a `PlateauScheduler` follows `monitor`.

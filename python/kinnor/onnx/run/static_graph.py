@@ -226,16 +226,9 @@ class ShapeCache(GraphCache[StaticGraph]):
         self.known.clear()
         self._left.clear()
 
-    def add(self, key: Any, graph: StaticGraph) -> GraphPool[StaticGraph]:
-        """Counts a graph in the pool of its key, which it opens if there is none. Returns the pool.
-
-        Args:
-            key: The key.
-            graph: The graph. The caller puts it into the pool after its use.
-        """
-        if key not in self.pools:
-            self.known.clear()
-        return super().add(key, graph)
+    def _open(self) -> None:
+        """Drops the fast lookup, in which inputs of the key may have another pool."""
+        self.known.clear()
 
     def note_known(self, given: Mapping[str, Any], pool: GraphPool[StaticGraph]) -> None:
         """Enters a pool for the fast lookup, if all inputs are arrays.

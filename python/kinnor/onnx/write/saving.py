@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import parameter as parameters
 from ..._core import ArgumentError, CallError, UnsupportedError, Variable
-from ..._suggest import explained
+from ..._explained import explained
 from ...files.atomic import replacing
 from ...files.progress import each
 from ...model import Model as NetworkModel

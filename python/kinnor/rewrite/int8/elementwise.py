@@ -1,4 +1,4 @@
-"""Functions of one quantized array: elementwise ones as lookup tables with 256 entries, and those that move elements.
+"""Functions of one quantized array: elementwise ones as lookup tables of 256 entries, and functions that move elements.
 
 A rule returns None if there is no integer version of the function.
 """
