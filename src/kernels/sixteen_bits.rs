@@ -1,5 +1,7 @@
 //! Conversion between `f32` and the types of 16 bits, on all threads, and the values that kernels read in either type.
 
+#[cfg(target_arch = "aarch64")]
+mod halves;
 #[cfg(target_arch = "x86_64")]
 mod rounding;
 
@@ -9,9 +11,11 @@ use half::bf16;
 
 pub(crate) use crate::array::sixteen::bits_of;
 use crate::array::{Buffer, DType, Workspace, sixteen};
-use crate::kernels::simd::vectorised;
 #[cfg(target_arch = "x86_64")]
-use crate::kernels::simd::{Isa, has_pairs, isa};
+use crate::kernels::simd::has_pairs;
+use crate::kernels::simd::vectorised;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use crate::kernels::simd::{Isa, isa};
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, PerFloat, stop};
 
@@ -301,6 +305,10 @@ pub(crate) unsafe fn widen_here(from: *const u8, from_type: DType, to: *mut f32,
         // SAFETY: the machine has the instructions.
         return unsafe { rounding::of_half(from, to) };
     }
+    #[cfg(target_arch = "aarch64")]
+    if from_type == DType::F16 && isa() == Isa::Neon {
+        return halves::of_half(from, to);
+    }
     vectorised(
         #[inline(always)]
         || sixteen::widen(from, from_type, to),
@@ -337,6 +345,10 @@ pub(crate) unsafe fn narrow_here(from: *const f32, to: *mut u8, to_type: DType, 
         // SAFETY: as above.
         DType::F16 if isa() == Isa::Avx512 => return unsafe { rounding::to_half(from, to) },
         _ => {}
+    }
+    #[cfg(target_arch = "aarch64")]
+    if to_type == DType::F16 && isa() == Isa::Neon {
+        return halves::to_half(from, to);
     }
     vectorised(
         #[inline(always)]

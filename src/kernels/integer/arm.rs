@@ -1,9 +1,12 @@
-//! Registers of sums of 8-bit products for 64-bit ARM: instructions that add four products to each of four sums.
+//! Registers of sums of 8-bit products for 64-bit ARM: instructions that add four products to each of four sums, or
+//! eight products to each of 2 x 2 sums.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::dots::{IntegerDots, Rounding};
+use super::tile::{GROUP, IntegerTile, TALL};
+use crate::kernels::simd::neon::joined_rows;
 
 /// Defines a register of four sums. `$less` is subtracted from each level, and `$extension` has `$instruction`.
 macro_rules! dots {
@@ -107,3 +110,83 @@ dots!(
     "dotprod",
     "sdot"
 );
+
+/// Adds the products of eight levels of two rows and eight weights of two columns to their sums: row 0 with both
+/// columns, then row 1.
+///
+/// # Safety
+/// The machine must have FEAT_I8MM.
+#[inline(always)]
+unsafe fn multiply_add(sums: &mut int32x4_t, rows: uint8x16_t, columns: int8x16_t) {
+    // SAFETY: guaranteed by the caller. The instruction changes registers only.
+    unsafe {
+        asm!(
+            ".arch_extension i8mm",
+            "usmmla {sums:v}.4s, {rows:v}.16b, {columns:v}.16b",
+            sums = inout(vreg) *sums, rows = in(vreg) rows, columns = in(vreg) columns,
+            options(pure, nomem, nostack, preserves_flags),
+        );
+    }
+}
+
+/// Sums `M` rows of levels times `N` registers of packed weights, two groups at a time in blocks of 2 x 2 sums. The last
+/// group of a run without partner is added to rows of sums.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
+pub(super) unsafe fn sums_by_blocks<const M: usize, const N: usize>(
+    t: &IntegerTile<'_>,
+) -> [[UnsignedBySigned; N]; M] {
+    const BLOCKS: usize = TALL / 2;
+    let step = N * GROUP * UnsignedBySigned::WIDTH;
+    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
+    unsafe {
+        let mut blocks = [[[vdupq_n_s32(0); 2]; N]; BLOCKS];
+        let mut w = t.weights;
+        for &tap in t.taps {
+            let mut rows = [t.rows[0]; M];
+            for i in 0..M {
+                rows[i] = t.rows[i].offset(tap);
+            }
+            for pair in 0..t.groups / 2 {
+                let mut levels = [vdupq_n_u8(0); BLOCKS];
+                for i in 0..M.div_ceil(2) {
+                    // A last row may be its own neighbour, whose sums are not used.
+                    levels[i] = joined_rows(rows[2 * i], rows[(2 * i + 1).min(M - 1)], 2 * GROUP * pair);
+                }
+                for j in 0..N {
+                    for half in 0..2 {
+                        let weights = vld1q_s8(w.add((2 * j + half) * 4 * GROUP));
+                        for i in 0..M.div_ceil(2) {
+                            multiply_add(&mut blocks[i][j][half], levels[i], weights);
+                        }
+                    }
+                }
+                w = w.add(2 * step);
+            }
+            w = w.add(t.groups % 2 * step);
+        }
+        let mut sums = [[UnsignedBySigned::zero(); N]; M];
+        for i in 0..M {
+            for j in 0..N {
+                let [left, right] = blocks[i / 2][j].map(|v| vreinterpretq_s64_s32(v));
+                let row = if i % 2 == 0 { vzip1q_s64(left, right) } else { vzip2q_s64(left, right) };
+                sums[i][j] = UnsignedBySigned(vreinterpretq_s32_s64(row));
+            }
+        }
+        if t.groups % 2 == 1 {
+            let last = t.groups - 1;
+            let mut w = t.weights.add(last * step);
+            for &tap in t.taps {
+                for i in 0..M {
+                    let levels = UnsignedBySigned::levels(t.rows[i].offset(tap).add(last * GROUP));
+                    for j in 0..N {
+                        let weights = UnsignedBySigned::weights(w.add(j * 4 * GROUP));
+                        sums[i][j] = sums[i][j].add(levels, weights);
+                    }
+                }
+                w = w.wrapping_add(t.groups * step);
+            }
+        }
+        sums
+    }
+}

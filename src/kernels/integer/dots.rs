@@ -66,13 +66,14 @@ impl Rounding {
     }
 }
 
-/// Four columns, in an array that the compiler may vectorize.
+/// Four columns, in an array that the compiler may vectorize. `LESS` is subtracted from each level.
 #[derive(Clone, Copy)]
-pub(super) struct Portable([i32; 4]);
+pub(super) struct Portable<const LESS: u8>([i32; 4]);
 
 // SAFETY: plain instructions.
-unsafe impl IntegerDots for Portable {
+unsafe impl<const LESS: u8> IntegerDots for Portable<LESS> {
     const WIDTH: usize = 4;
+    const LEVELS_LESS: u8 = LESS;
     type Weights = [[i8; 4]; 4];
     type Levels = [u8; 4];
 
@@ -93,7 +94,7 @@ unsafe impl IntegerDots for Portable {
     #[inline(always)]
     unsafe fn add(mut self, levels: Self::Levels, weights: Self::Weights) -> Self {
         for (sum, weights) in self.0.iter_mut().zip(weights) {
-            let product = |k: usize| i32::from(levels[k]) * i32::from(weights[k]);
+            let product = |k: usize| (i32::from(levels[k]) - i32::from(LESS)) * i32::from(weights[k]);
             *sum = sum.wrapping_add(product(0) + product(1) + product(2) + product(3));
         }
         self

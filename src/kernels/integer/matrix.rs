@@ -49,7 +49,7 @@ pub(in crate::kernels) struct LevelMatrix<'a, T> {
     zeros: List<i32>,
     /// The scales of the columns, padded to whole registers.
     scales: List<T>,
-    /// The sum of each column without its zero point, padded likewise.
+    /// The sum of each column with its zero point subtracted from each weight, padded likewise.
     sums: List<i32>,
     /// True if any column has a zero point other than 0.
     has_zeros: bool,
@@ -68,13 +68,23 @@ impl MatrixSize {
 
     /// Bytes of the packed form.
     pub(in crate::kernels) fn bytes(self) -> usize {
-        WeightPanels::bytes(kernels(), self.columns, self.stretches()).next_multiple_of(WIDE)
+        self.bytes_for(kernels())
+    }
+
+    /// As [`MatrixSize::bytes`], for these kernels.
+    pub(super) fn bytes_for(self, kernels: &Kernels) -> usize {
+        WeightPanels::bytes(kernels, self.columns, self.stretches()).next_multiple_of(WIDE)
     }
 
     /// Packs a matrix.
     pub(in crate::kernels) fn pack(self, weights: &[i8], to: &mut [u8]) {
-        assert!(to.len() == self.bytes(), "memory of another size");
-        let panels = WeightPanels::at(kernels(), to.as_mut_ptr(), self.columns, self.stretches());
+        self.pack_for(kernels(), weights, to);
+    }
+
+    /// As [`MatrixSize::pack`], for these kernels.
+    pub(super) fn pack_for(self, kernels: &'static Kernels, weights: &[i8], to: &mut [u8]) {
+        assert!(to.len() == self.bytes_for(kernels), "memory of another size");
+        let panels = WeightPanels::at(kernels, to.as_mut_ptr(), self.columns, self.stretches());
         panels.pack(QuantizedWeights::of_rows(weights, self.terms, self.columns), self.stretches());
     }
 }
@@ -87,15 +97,26 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
         zeros: impl Fn(usize) -> i32,
         scales: impl Fn(usize) -> T,
     ) -> Self {
-        assert!(packed.len() == size.bytes(), "memory of another size");
-        let panels = WeightPanels::at(kernels(), packed.as_ptr().cast_mut(), size.columns, size.stretches());
+        Self::of_kernels(kernels(), size, packed, zeros, scales)
+    }
+
+    /// As [`LevelMatrix::new`], for these kernels.
+    pub(super) fn of_kernels(
+        kernels: &'static Kernels,
+        size: MatrixSize,
+        packed: &'a [u8],
+        zeros: impl Fn(usize) -> i32,
+        scales: impl Fn(usize) -> T,
+    ) -> Self {
+        assert!(packed.len() == size.bytes_for(kernels), "memory of another size");
+        let panels = WeightPanels::at(kernels, packed.as_ptr().cast_mut(), size.columns, size.stretches());
         let all = size.columns.next_multiple_of(WIDE);
         let zeros: List<i32> = (0..all).map(|i| if i < size.columns { zeros(i) } else { 0 }).collect();
         let sum = |i: usize| panels.sum(i).wrapping_sub(zeros[i].wrapping_mul(size.terms as i32));
         let sums = (0..all).map(|i| if i < size.columns { sum(i) } else { 0 }).collect();
         let scales = (0..all).map(|i| if i < size.columns { scales(i) } else { T::ZERO }).collect();
         let has_zeros = zeros.iter().any(|zero| *zero != 0);
-        Self { kernels: kernels(), size, panels, zeros, scales, sums, has_zeros, _memory: PhantomData }
+        Self { kernels, size, panels, zeros, scales, sums, has_zeros, _memory: PhantomData }
     }
 
     /// Writes the products of rows with the columns, plus a number of each column. Rows of the result follow each
@@ -104,13 +125,18 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
         let MatrixSize { terms, columns } = self.size;
         assert!(x.row >= terms && y.len() == x.count * columns && shifts.len() >= self.scales.len());
         assert!(x.count == 0 || (x.count - 1) * x.row + terms.next_multiple_of(GROUP) <= x.levels.len());
-        let zero = -i32::from(x.zero);
+        let less = i32::from(self.kernels.levels_less);
+        let (zero, less_of_zeros) = (less - i32::from(x.zero), less.wrapping_mul(terms as i32));
         let (mut added, mut scales) =
             (List::repeat(0, self.sums.len()), List::repeat(T::ZERO, self.sums.len()));
         vectorised(
             #[inline(always)]
             || {
                 added.iter_mut().zip(&*self.sums).for_each(|(to, sum)| *to = zero.wrapping_mul(*sum));
+                if less != 0 && self.has_zeros {
+                    let both = added.iter_mut().zip(&*self.zeros);
+                    both.for_each(|(to, zero)| *to = to.wrapping_add(less_of_zeros.wrapping_mul(*zero)));
+                }
                 scales.iter_mut().zip(&*self.scales).for_each(|(to, scale)| *to = *scale * x.scale);
             },
         );

@@ -1,5 +1,7 @@
 //! Packing of weights into the layout of the kernels: panels of columns, with the four terms of a group adjacent.
 
+use std::ops::Range;
+
 use super::tile::{GROUP, Kernels};
 use crate::array::{InputCache, Lent};
 use crate::kernels::scratch::List;
@@ -181,51 +183,73 @@ impl WeightPanels {
             sums.fill(0);
             vectorised(
                 #[inline(always)]
-                || fill(weights, stretches, first, panel, sums),
+                || fill(weights, stretches, first, kernels.joins_groups, panel, sums),
             );
         });
     }
 }
 
-/// Packs a panel of the columns from `first` on, one for each sum.
+/// Packs a panel of the columns from `first` on, one for each sum. With `joins`, two adjacent groups of a column are
+/// packed as one.
 #[inline(always)]
 fn fill(
     weights: QuantizedWeights<'_>,
     stretches: Stretches,
     first: usize,
+    joins: bool,
     panel: &mut [u8],
     sums: &mut [i32],
 ) {
-    let QuantizedWeights { data, steps: [term, column], shift, .. } = weights;
-    let (per_stretch, columns) = (stretches.groups(), sums.len());
-    let row = panel.len() / (stretches.count * per_stretch).max(1);
-    let (mask, lasts) = ([shift; GROUP], (columns - 1) * column);
-    for (g, to) in panel.chunks_exact_mut(row.max(1)).enumerate() {
-        let (stretch, within) = (g / per_stretch, g % per_stretch * GROUP);
-        let n = GROUP.min(stretches.length - within);
-        let start = (stretch * stretches.length + within) * term + first * column;
-        let (to, rest) = to.as_chunks_mut::<GROUP>().0.split_at_mut(columns);
-        rest.fill([0; GROUP]);
-        if n == GROUP && column == 1 {
-            let rows: [&[u8]; GROUP] = std::array::from_fn(|k| &data[start + k * term..][..columns]);
-            for (c, to) in to.iter_mut().enumerate() {
-                *to = flipped([rows[0][c], rows[1][c], rows[2][c], rows[3][c]], mask);
-            }
-        } else if n == GROUP && term == 1 {
-            let data = &data[start..][..lasts + GROUP];
-            for (c, to) in to.iter_mut().enumerate() {
-                *to = flipped(std::array::from_fn(|k| data[c * column + k]), mask);
-            }
+    let per_stretch = stretches.groups();
+    let all = panel.len() / GROUP / (stretches.count * per_stretch).max(1);
+    let columns = panel.as_chunks_mut::<GROUP>().0;
+    for g in 0..columns.len() / all.max(1) {
+        let (stretch, group) = (g / per_stretch, g % per_stretch);
+        let terms = (stretch * stretches.length, group * GROUP..stretches.length.min((group + 1) * GROUP));
+        if joins && group | 1 < per_stretch {
+            let pair = columns[(g - group % 2) * all..][..2 * all].as_chunks_mut::<2>().0;
+            fill_group(weights, terms, first, |to: &mut [[u8; GROUP]; 2]| &mut to[group % 2], pair, sums);
         } else {
-            for (c, to) in to.iter_mut().enumerate() {
-                let weight = |k: usize| data[start + c * column + k * term] ^ shift;
-                *to = std::array::from_fn(|k| if k < n { weight(k) } else { 0 });
-            }
+            fill_group(weights, terms, first, |to| to, &mut columns[g * all..][..all], sums);
         }
-        for (sum, to) in sums.iter_mut().zip(&*to) {
-            let four = to.map(|byte| i32::from(byte.cast_signed()));
-            *sum = sum.wrapping_add(four[0] + four[1] + four[2] + four[3]);
+    }
+}
+
+/// Packs a group of terms: those of the range, after `start` terms. `four` returns the memory of a column.
+#[inline(always)]
+fn fill_group<T>(
+    weights: QuantizedWeights<'_>,
+    (start, within): (usize, Range<usize>),
+    first: usize,
+    four: impl Fn(&mut T) -> &mut [u8; GROUP],
+    to: &mut [T],
+    sums: &mut [i32],
+) {
+    let QuantizedWeights { data, steps: [term, column], shift, .. } = weights;
+    let (columns, n) = (sums.len(), within.len());
+    let (mask, lasts) = ([shift; GROUP], (columns - 1) * column);
+    let start = (start + within.start) * term + first * column;
+    let (to, rest) = to.split_at_mut(columns);
+    rest.iter_mut().for_each(|to| *four(to) = [0; GROUP]);
+    if n == GROUP && column == 1 {
+        let rows: [&[u8]; GROUP] = std::array::from_fn(|k| &data[start + k * term..][..columns]);
+        for (c, to) in to.iter_mut().enumerate() {
+            *four(to) = flipped([rows[0][c], rows[1][c], rows[2][c], rows[3][c]], mask);
         }
+    } else if n == GROUP && term == 1 {
+        let data = &data[start..][..lasts + GROUP];
+        for (c, to) in to.iter_mut().enumerate() {
+            *four(to) = flipped(std::array::from_fn(|k| data[c * column + k]), mask);
+        }
+    } else {
+        for (c, to) in to.iter_mut().enumerate() {
+            let weight = |k: usize| data[start + c * column + k * term] ^ shift;
+            *four(to) = std::array::from_fn(|k| if k < n { weight(k) } else { 0 });
+        }
+    }
+    for (sum, to) in sums.iter_mut().zip(to) {
+        let four = four(to).map(|byte| i32::from(byte.cast_signed()));
+        *sum = sum.wrapping_add(four[0] + four[1] + four[2] + four[3]);
     }
 }
 

@@ -1,5 +1,6 @@
+use super::matrix::{LevelMatrix, LevelRows, MatrixSize, SPARE};
 use super::product::multiply_by;
-use super::tile::known;
+use super::tile::packed_otherwise::all;
 use super::{
     ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, ToLevels, ToNumbers, levels, multiply_each,
 };
@@ -75,7 +76,7 @@ fn check(window: &ImageWindow, maps: usize, zeros: &[i64]) {
         v.clamp(3.0, 250.0) as u8
     });
     let rounded: Vec<u8> = rounded.collect();
-    for kernels in known() {
+    for kernels in all() {
         let columns = ColumnTerms { bias: &bias, zeros };
         let weights = QuantizedWeights::of_columns(&w, maps, terms);
         let mut numbers = vec![f64::NAN; expected.len()];
@@ -108,6 +109,45 @@ fn rows_of_any_length_are_exact() {
         }
     }
     check(&ImageWindow::of_rows(1500, 12), 70, &[-3]);
+}
+
+#[test]
+fn matrices_of_levels_are_exact() {
+    for (rows, terms, columns, with_zeros) in [
+        (1, 1, 1, false),
+        (2, 7, 5, true),
+        (6, 8, 33, false),
+        (7, 13, 70, true),
+        (1, 20, 64, true),
+        (3, 0, 4, true),
+    ] {
+        let size = MatrixSize { terms, columns };
+        let w: Vec<i8> = drawn(terms * columns, 5).map(u8::cast_signed).collect();
+        let row = terms + 3;
+        let levels: Vec<u8> = drawn(rows * row + SPARE, 6).collect();
+        let zero_of = |j: usize| if with_zeros { j as i32 % 5 - 2 } else { 0 };
+        let sum = |i: usize, j: usize| {
+            let term = |p: usize| {
+                (i32::from(levels[i * row + p]) - 77) * (i32::from(w[p * columns + j]) - zero_of(j))
+            };
+            f64::from((0..terms).map(term).sum::<i32>()) * 0.5 + j as f64
+        };
+        let expected: Vec<f64> = (0..rows * columns).map(|at| sum(at / columns, at % columns)).collect();
+        for kernels in all() {
+            let mut packed = vec![0; size.bytes_for(kernels)];
+            size.pack_for(kernels, &w, &mut packed);
+            let shifts: Vec<f64> = (0..columns + 64).map(|j| j as f64).collect();
+            let x = LevelRows { levels: &levels, row, count: rows, scale: 2.0, zero: 77 };
+            let mut y = vec![f64::NAN; rows * columns];
+            LevelMatrix::of_kernels(kernels, size, &packed, zero_of, |_| 0.25).multiply(x, &shifts, &mut y);
+            assert_eq!(y, expected, "{rows} x {terms} x {columns}, {} columns a register", kernels.width);
+            let shifts: Vec<f32> = shifts.iter().map(|v| *v as f32).collect();
+            let x = LevelRows { levels: &levels, row, count: rows, scale: 2.0, zero: 77 };
+            let mut y = vec![f32::NAN; rows * columns];
+            LevelMatrix::of_kernels(kernels, size, &packed, zero_of, |_| 0.25).multiply(x, &shifts, &mut y);
+            assert!(y.iter().map(|v| f64::from(*v)).eq(expected.iter().copied()));
+        }
+    }
 }
 
 #[test]
@@ -174,7 +214,7 @@ fn depthwise_sums_are_exact() {
 #[test]
 fn extreme_terms_do_not_saturate() {
     let (x, w) = (vec![255; 64], vec![-128_i8; 64]);
-    for kernels in known() {
+    for kernels in all() {
         let mut y = [0.0_f32];
         let output = ToNumbers::new(&mut y, 1, &[1.0], &[], Tail::NOTHING);
         let columns = ColumnTerms { bias: &[], zeros: &[] };
@@ -203,7 +243,7 @@ fn levels_of_activations_are_weights_less_128() {
             (0..k).map(term).sum::<i32>() as f32 + 0.5
         });
         let expected: Vec<f32> = expected.collect();
-        for kernels in known() {
+        for kernels in all() {
             let mut y = vec![0.0_f32; m * n];
             let output = ToNumbers::new(&mut y, n, &[1.0], &[0.5], Tail::NOTHING);
             let weights = QuantizedWeights::of_levels(&b, k, n, in_columns);

@@ -1,7 +1,7 @@
 //! The microkernel: a tile of sums that stays in registers. One source, compiled for each instruction set.
 
 #[cfg(target_arch = "aarch64")]
-use super::arm::{SignedBySigned, UnsignedBySigned};
+use super::arm::{SignedBySigned, UnsignedBySigned, sums_by_blocks};
 #[cfg(target_arch = "x86_64")]
 use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
 use super::dots::{IntegerDots, Portable, Rounding};
@@ -60,6 +60,9 @@ pub(super) struct Kernels {
     pub(super) width: usize,
     /// The number that they subtract from each level.
     pub(super) levels_less: u8,
+    /// True if two adjacent groups of a column are packed as one of eight terms. A last group of a run without partner
+    /// is packed alone.
+    pub(super) joins_groups: bool,
     /// By number of registers minus one, then by number of rows minus one.
     pub(super) tiles: &'static [&'static [IntegerKernel]],
 }
@@ -71,10 +74,10 @@ impl Kernels {
     }
 }
 
-/// Sums `M` rows of levels times `N` registers of packed weights, and writes them.
+/// Sums `M` rows of levels times `N` registers of packed weights, group by group.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
-unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) {
+unsafe fn sums_by_groups<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) -> [[D; N]; M] {
     // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[D::zero(); N]; M];
@@ -98,6 +101,16 @@ unsafe fn tile<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'
                 w = w.add(N * GROUP * D::WIDTH);
             }
         }
+        sums
+    }
+}
+
+/// Converts the sums of a tile, and writes them.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
+unsafe fn write<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>, mut sums: [[D; N]; M]) {
+    // SAFETY: as above.
+    unsafe {
         let Finish { added, zeros, target } = t.finish;
         for i in 0..M {
             for j in 0..N {
@@ -173,19 +186,24 @@ unsafe fn each_row<D: IntegerDots, T: Copy + Default, const M: usize, const N: u
     }
 }
 
-/// Makes the table of kernels for one instruction set, compiled with its instructions.
+/// Makes the table of kernels for one instruction set, compiled with its instructions. `$sums` adds joined groups if
+/// `$joins` is true.
 macro_rules! kernels {
     ($name:ident, $dots:ty, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
+        kernels!($name, $dots, sums_by_groups::<$dots, M, N>, false, [$($n)+], $rows $(, $feature)?);
+    };
+    ($name:ident, $dots:ty, $sums:expr, $joins:literal, [$($n:literal)+], $rows:tt $(, $feature:literal)?) => {
         static $name: Kernels = {
             $(#[target_feature(enable = $feature)])?
             /// The tile with the instructions of this table.
             unsafe fn kernel<const M: usize, const N: usize>(t: &IntegerTile<'_>) {
                 // SAFETY: the function has the instruction set, and the caller guarantees the memory.
-                unsafe { tile::<$dots, M, N>(t) }
+                unsafe { write::<$dots, M, N>(t, $sums(t)) }
             }
             Kernels {
                 width: <$dots as IntegerDots>::WIDTH,
                 levels_less: <$dots as IntegerDots>::LEVELS_LESS,
+                joins_groups: $joins,
                 tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+],
             }
         };
@@ -193,7 +211,7 @@ macro_rules! kernels {
     (@rows $kernel:ident, $n:literal, [$($m:literal)+]) => { [$($kernel::<$m, $n> as IntegerKernel),+] };
 }
 
-kernels!(PORTABLE, Portable, [1 2], [1 2 3 4]);
+kernels!(PORTABLE, Portable<0>, [1 2], [1 2 3 4]);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_VNNI, Avx512Vnni, [1 2 3 4], [1 2 3 4 5 6], "avx512f,avx512bw,avx512vnni");
 #[cfg(target_arch = "x86_64")]
@@ -201,7 +219,7 @@ kernels!(AVX_VNNI, AvxVnni, [1 2], [1 2 3 4 5 6], "avx2,avxvnni");
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX2, Avx2, [1 2], [1 2 3 4], "avx2");
 #[cfg(target_arch = "aarch64")]
-kernels!(I8MM, UnsignedBySigned, [1 2 3 4], [1 2 3 4 5], "neon,i8mm");
+kernels!(I8MM, UnsignedBySigned, sums_by_blocks::<M, N>, true, [1 2 3 4], [1 2 3 4 5 6], "neon,i8mm");
 #[cfg(target_arch = "aarch64")]
 kernels!(DOTPROD, SignedBySigned, [1 2 3 4], [1 2 3 4 5], "neon,dotprod");
 
@@ -233,4 +251,45 @@ pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
 /// The best kernels of this machine.
 pub(super) fn kernels() -> &'static Kernels {
     known().next().unwrap_or(&PORTABLE)
+}
+
+/// Kernels of plain instructions that pack as those of other machines do.
+#[cfg(test)]
+pub(super) mod packed_otherwise {
+    use super::*;
+
+    /// Sums of joined groups.
+    #[inline(always)]
+    unsafe fn sums_by_pairs<const M: usize, const N: usize>(t: &IntegerTile<'_>) -> [[Portable<0>; N]; M] {
+        // SAFETY: the memory of the tile is valid.
+        unsafe {
+            let mut sums = [[Portable::zero(); N]; M];
+            let (mut w, columns) = (t.weights, N * Portable::<0>::WIDTH);
+            for &tap in t.taps {
+                for g in 0..t.groups {
+                    let (start, step) =
+                        if g | 1 < t.groups { (g / 2 * 2 * columns + g % 2, 2) } else { (g * columns, 1) };
+                    let weights: [[[i8; GROUP]; 4]; N] = std::array::from_fn(|j| {
+                        std::array::from_fn(|c| *w.cast::<[i8; GROUP]>().add(start + (4 * j + c) * step))
+                    });
+                    for (row, sums) in t.rows.iter().zip(&mut sums) {
+                        let levels = Portable::<0>::levels(row.offset(tap).add(g * GROUP));
+                        for (sum, weights) in sums.iter_mut().zip(weights) {
+                            *sum = sum.add(levels, weights);
+                        }
+                    }
+                }
+                w = w.add(t.groups * columns * GROUP);
+            }
+            sums
+        }
+    }
+
+    kernels!(LESS, Portable<128>, [1 2 3], [1 2 3 4]);
+    kernels!(JOINED, Portable<0>, sums_by_pairs::<M, N>, true, [1 2], [1 2 3]);
+
+    /// Kernels of this machine, and these.
+    pub(in super::super) fn all() -> impl Iterator<Item = &'static Kernels> {
+        known().chain([&LESS, &JOINED])
+    }
 }

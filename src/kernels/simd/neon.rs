@@ -242,3 +242,25 @@ neon!(
         unsafe { (Self(vtrn1q_f64(a.0, b.0)), Self(vtrn2q_f64(a.0, b.0))) }
     }
 );
+
+/// Eight bytes of each of two rows, at an offset from two addresses. The compiler would change all addresses in each turn
+/// of a loop instead of the offset.
+///
+/// # Safety
+/// The bytes must be readable.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn joined_rows(row: *const u8, next: *const u8, offset: usize) -> uint8x16_t {
+    let both: uint8x16_t;
+    // SAFETY: guaranteed by the caller, and NEON is always available.
+    unsafe {
+        asm!(
+            "ldr {both:d}, [{row}, {offset}]",
+            "ldr {other:d}, [{next}, {offset}]",
+            "zip1 {both:v}.2d, {both:v}.2d, {other:v}.2d",
+            both = out(vreg) both, other = out(vreg) _,
+            row = in(reg) row, next = in(reg) next, offset = in(reg) offset,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    both
+}

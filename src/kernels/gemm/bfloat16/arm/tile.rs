@@ -6,12 +6,13 @@
 
 use std::arch::aarch64::{
     float32x4_t, uint16x8_t, vcombine_u16, vdupq_n_f32, vdupq_n_u16, vdupq_n_u32, vld1_u16, vld1q_u16,
-    vld1q_u32, vreinterpretq_f32_f64, vreinterpretq_f64_f32, vreinterpretq_u16_u32, vsetq_lane_u32,
-    vst1q_f32, vzip1q_f64, vzip1q_u32, vzip2q_f64, vzip2q_u32,
+    vld1q_u32, vreinterpretq_f32_f64, vreinterpretq_f64_f32, vreinterpretq_u16_u8, vreinterpretq_u16_u32,
+    vsetq_lane_u32, vst1q_f32, vzip1q_f64, vzip1q_u32, vzip2q_f64, vzip2q_u32,
 };
 use std::arch::asm;
 
 use super::super::pair_tile::{PairKernel, PairTile, TileEpilogue};
+use crate::kernels::simd::neon::joined_rows;
 use crate::kernels::sixteen_bits::bits_of;
 
 /// Rows of the tallest tile.
@@ -44,28 +45,6 @@ unsafe fn multiply_add(sums: &mut float32x4_t, rows: uint16x8_t, columns: uint16
             options(pure, nomem, nostack, preserves_flags),
         );
     }
-}
-
-/// The four numbers at an offset in bytes from two addresses. The compiler would change all addresses in each turn of a
-/// loop instead of the offset.
-///
-/// # Safety
-/// The numbers must exist.
-#[inline(always)]
-unsafe fn joined(row: *const u8, next: *const u8, offset: usize) -> uint16x8_t {
-    let both: uint16x8_t;
-    // SAFETY: guaranteed by the caller, and NEON is always available.
-    unsafe {
-        asm!(
-            "ldr {both:d}, [{row}, {offset}]",
-            "ldr {other:d}, [{next}, {offset}]",
-            "zip1 {both:v}.2d, {both:v}.2d, {other:v}.2d",
-            both = out(vreg) both, other = out(vreg) _,
-            row = in(reg) row, next = in(reg) next, offset = in(reg) offset,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    both
 }
 
 /// # Safety
@@ -121,7 +100,7 @@ unsafe fn tile<const M: usize, const N: usize>(t: &PairTile) {
                 let columns = columns(b);
                 for i in 0..blocks {
                     let (row, next) = rows(i);
-                    let of_rows = joined(a[row], a[next], 8 * quad);
+                    let of_rows = vreinterpretq_u16_u8(joined_rows(a[row], a[next], 8 * quad));
                     for j in 0..N {
                         multiply_add(&mut sums[i][j][0], of_rows, columns[j][0]);
                         multiply_add(&mut sums[i][j][1], of_rows, columns[j][1]);
