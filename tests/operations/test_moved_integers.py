@@ -263,6 +263,28 @@ def test_parts_of_real_arrays_take_integers_exactly_or_not_at_all(mode, context)
             run(LIMITS[context] + 1)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.int64])
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_truth_values_beside_integers_are_integers(mode, context, dtype):
+    """As in NumPy and PyTorch. Truth values alone are real numbers, as in every function."""
+    most = np.iinfo(dtype).max if dtype != np.int64 else 2**53 - 1
+    with nn.context_scope(nn.Context([f"cpu:{context}"])):
+        a, b = variable([True, False, True]), variable(np.array([most, 0, 1], dtype))
+        for y, expected in (
+            (F.concatenate(a, b, axis=0), [1, 0, 1, most, 0, 1]),
+            (F.where(a, b, a), [most, 0, 1]),
+            (F.maximum2(a, b), [most, 0, 1]),
+            (F.minimum2(b, a), [1, 0, 1]),
+        ):
+            if mode == "static":
+                y.forward()
+            assert y.d.dtype == dtype and y.d.tolist() == expected
+        alone = F.concatenate(a, a, axis=0)
+        if mode == "static":
+            alone.forward()
+        assert alone.d.dtype.kind not in "iu"
+
+
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_static_graph_refuses_integers_among_reals_only_while_it_has_them(context):
     """A plan that was made for real numbers notices integers that it would round, in each later run."""

@@ -185,8 +185,8 @@ impl ForwardStep {
     }
 
     /// The integer type of the outputs: the type of all moved inputs that are not overwritten, or `i64` if their
-    /// integer types differ. None if the outputs are real numbers. For other functions that compare: `i64` if they
-    /// compare integers.
+    /// integer types differ. Truth values beside integers count as integers. None if the outputs are real numbers. For
+    /// other functions that compare: `i64` if they compare integers.
     ///
     /// # Errors
     /// [`Error::Index`] if the outputs are real numbers, and their type does not hold an integer that is moved.
@@ -199,7 +199,8 @@ impl ForwardStep {
         }
         let (mut common, mut are_real) = (None, facts.makes_reals.is_some());
         for (_, x) in self.moved() {
-            match x.storage.dtype().filter(|dtype| dtype.is_integer()) {
+            match x.storage.dtype().filter(|dtype| !dtype.is_float()) {
+                Some(DType::Bool) => {}
                 Some(dtype) if common.is_none_or(|common| common == dtype) => common = Some(dtype),
                 Some(_) => common = Some(DType::I64),
                 None => are_real = true,

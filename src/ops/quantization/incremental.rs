@@ -418,15 +418,15 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
     }
 
     fn resume(&self, state: &mut State, progress: &[u8]) -> bool {
-        if progress.is_empty() {
-        } else if let Some(runs) = Runs::of(progress) {
-            *state.get::<Runs<f32>>() = runs;
-        } else if let Some(runs) = Runs::of(progress) {
-            *state.get::<Runs<f64>>() = runs;
-        } else {
-            return false;
+        let (single, double) = (Runs::<f32>::of(progress), Runs::<f64>::of(progress));
+        let is_known = progress.is_empty() || single.is_some() || double.is_some();
+        if let Some(runs) = single {
+            *state.get() = runs;
         }
-        true
+        if let Some(runs) = double {
+            *state.get() = runs;
+        }
+        is_known
     }
 
     /// True for the weight and for the indicators of its fixed elements, which `forward` updates.
