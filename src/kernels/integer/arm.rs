@@ -129,8 +129,8 @@ unsafe fn multiply_add(sums: &mut int32x4_t, rows: uint8x16_t, columns: int8x16_
     }
 }
 
-/// Sums `M` rows of levels times `N` registers of packed weights, two groups at a time in blocks of 2 x 2 sums. The last
-/// group of a run without partner is added to rows of sums.
+/// Sums `M` rows of levels times `N` registers of packed weights, two groups at a time in blocks of 2 x 2 sums. The
+/// last group of a run without partner is added to rows of sums.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
 pub(super) unsafe fn sums_by_blocks<const M: usize, const N: usize>(

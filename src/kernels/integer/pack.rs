@@ -230,7 +230,9 @@ fn fill_group<T>(
     let (mask, lasts) = ([shift; GROUP], (columns - 1) * column);
     let start = (start + within.start) * term + first * column;
     let (to, rest) = to.split_at_mut(columns);
-    rest.iter_mut().for_each(|to| *four(to) = [0; GROUP]);
+    for to in rest {
+        *four(to) = [0; GROUP];
+    }
     if n == GROUP && column == 1 {
         let rows: [&[u8]; GROUP] = std::array::from_fn(|k| &data[start + k * term..][..columns]);
         for (c, to) in to.iter_mut().enumerate() {

@@ -243,8 +243,8 @@ neon!(
     }
 );
 
-/// Eight bytes of each of two rows, at an offset from two addresses. The compiler would change all addresses in each turn
-/// of a loop instead of the offset.
+/// Eight bytes of each of two rows, at an offset from two addresses. The compiler would change all addresses in each
+/// turn of a loop instead of the offset.
 ///
 /// # Safety
 /// The bytes must be readable.
