@@ -229,7 +229,37 @@ def printed(name: str, threads: int, row: Mapping[str, float]) -> None:
     print(f"{name:<24} {threads} threads: {'; '.join(parts)}; apart {row['apart']:.1e}", flush=True)
 
 
-def compare(folder: Path, said: Path | None, threads: list[int], seconds: float, with_memory: bool) -> int:
+COLUMNS = {"warm": ".2f", "new": ".2f", "first": ".2f", "memory": ".2f", "stream": ".2f", "apart": ".0e"}
+"""Columns of a table of results, with the formats of their numbers."""
+
+
+def table(rows: Mapping[str, Mapping[int, Mapping[str, float]]], machine: str) -> str:
+    """Returns results as a table of comma-separated values.
+
+    Args:
+        rows: The rows of each file by number of threads.
+        machine: The processor and the date.
+    """
+    lines = [
+        f"# {machine}. Time and peak memory over those of ONNX Runtime; apart: see benches/onnx_files.py.",
+        f"file,threads,{','.join(COLUMNS)}",
+    ]
+    for name, by_threads in rows.items():
+        for threads, row in by_threads.items():
+            cells = (row.get(f"{key}_ratio", row.get(key)) for key in COLUMNS)
+            texts = ("" if v is None else format(v, kind) for v, kind in zip(cells, COLUMNS.values(), strict=True))
+            lines.append(f"{name},{threads},{','.join(texts)}")
+    return "\n".join(lines) + "\n"
+
+
+def compare(
+    folder: Path,
+    said: Path | None,
+    threads: list[int],
+    seconds: float,
+    with_memory: bool,
+    publish: tuple[Path, str] | None = None,
+) -> int:
     """Compares the files of a folder. Returns the exit status: 1 if a file was refused.
 
     Args:
@@ -238,9 +268,11 @@ def compare(folder: Path, said: Path | None, threads: list[int], seconds: float,
         threads: Numbers of threads.
         seconds: Duration of the warm turns of one row.
         with_memory: Whether to measure memory.
+        publish: The file to which the table of results is written, and the processor and the date.
     """
     inputs = json.loads(said.read_text()) if said is not None else {}
     rows: dict[str, list[float]] = {}
+    done: dict[str, dict[int, Mapping[str, float]]] = {}
     status = 0
     for path in [folder] if folder.is_file() else sorted(folder.glob("**/*.onnx")):
         for n in threads:
@@ -251,10 +283,13 @@ def compare(folder: Path, said: Path | None, threads: list[int], seconds: float,
                 status = 1
                 break
             printed(path.stem, n, row)
+            done.setdefault(path.stem, {})[n] = row
             for key, ratio in row.items():
                 if key.endswith("_ratio"):
                     rows.setdefault(f"{key.removesuffix('_ratio')}, {n} threads", []).append(ratio)
     for key, ratios in sorted(rows.items()):
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         print(f"{key:<20} geometric mean {mean:.2f}, most {max(ratios):.2f}, {len(ratios)} files")
+    if publish is not None:
+        publish[0].write_text(table(done, publish[1]))
     return status

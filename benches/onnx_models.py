@@ -22,6 +22,7 @@ import math
 import sys
 import tempfile
 import time
+from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from benches import onnx_networks as networks
 from benches.onnx_files import compare, session_of
 from benches.onnx_memory import CALLS, peak
 from benches.onnx_quantized import FORMS, quantized, tolerances
+from benches.peers.published import machine
 
 import kinnor as nn
 import kinnor.onnx
@@ -185,9 +187,12 @@ def main() -> int:
     parser.add_argument(
         "--inputs", type=Path, help="a JSON file on the inputs of these files: see benches/onnx_files.py"
     )
+    parser.add_argument("--publish", type=Path, help="a file for the table of results of these files")
     options = parser.parse_args()
     if options.models:
-        return compare(options.models, options.inputs, options.threads, options.seconds, options.memory)
+        now = datetime.now(timezone.utc)
+        publish = (options.publish, f"{machine()}, {now.day} {now:%B %Y}") if options.publish else None
+        return compare(options.models, options.inputs, options.threads, options.seconds, options.memory, publish)
     unknown = set(options.names) - set(ARCHITECTURES)
     if unknown:
         parser.error(f"expected architectures of {sorted(ARCHITECTURES)}, got {sorted(unknown)}")

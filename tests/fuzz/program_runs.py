@@ -149,7 +149,7 @@ def update(p: Program, a: int, lr: float, over: int, kind: str, decay: float) ->
             large = kind != "Adam" or not (np.abs(slope) < 1e-3).any()
             # A zero gradient may count as no gradient.
             some = not decay or x.pair.grad.value.any()
-            if x.variable.data.dtype != np.float16 and large and some:
+            if x.variable.dtype != np.float16 and large and some:
                 chosen[x.pair] = x
     if not chosen:
         return

@@ -432,9 +432,7 @@ def rewire(p: Program, a: int, b: int) -> None:
         return
     if any(n.op in SHARED for n in p.sorted()):
         return
-    # Also skip if `y` reads, under another name, a value computed from `x`: each run would then change the result.
-    read = {n.pair.data.root for n in y.above() if n.op is None}
-    if any(n.op is not None and x in n.above() and n.pair.data.root in read for n in p.sorted()):
+    if any(x in n.above() and tangled([n, y]) for n in p.sorted()):
         return
     p.views = [v for v in p.views if v[1] is not x.pair.data]
     x.variable.rewire_on(y.variable)

@@ -40,12 +40,27 @@ pub(super) struct Descriptor {
 pub(super) struct Descriptors {
     /// One descriptor for each window.
     pub(super) each: Vec<Descriptor>,
+    /// True if the windows are phases of the dilation: all have the same taps.
+    pub(super) are_phases: bool,
 }
+
+/// Splits a window if its blocks pack more than `SPLIT.0 / SPLIT.1` times the rows that its phases pack.
+const SPLIT: (usize, usize) = (3, 2);
 
 impl Descriptors {
     /// One descriptor for each window of pass `of`.
     fn new(g: &Geometry, of: Pass, windows: Vec<Window>) -> Self {
-        Self { each: windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect() }
+        let mut each: Vec<_> = windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
+        let splits = of != Pass::WeightGradient && !g.is_depthwise();
+        let phases = match &each[..] {
+            [one] if splits && one.packs_rows_again() => one.window.phases(&g.kernel),
+            _ => Vec::new(),
+        };
+        let are_phases = !phases.is_empty();
+        if are_phases {
+            each = phases.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
+        }
+        Self { each, are_phases }
     }
 }
 
@@ -65,6 +80,15 @@ impl Descriptor {
         let is_summed = plane.is_some() && of != Pass::WeightGradient;
         let lanes = if is_summed { PaddedPlane::new(&window) } else { None };
         Self { window, layout, plane, lanes }
+    }
+
+    /// True if blocks of rows pack the same rows, because those that taps read are far apart.
+    fn packs_rows_again(&self) -> bool {
+        let axis = &self.window.axes[0];
+        let Some(layout) = self.layout.as_ref().filter(|_| self.window.dilation() > 1) else { return false };
+        let (least, most) = (axis.offsets.iter().min(), axis.offsets.iter().max());
+        let halo = least.zip(most).map_or(0, |(least, most)| most.abs_diff(*least));
+        layout.packed_rows() * SPLIT.1 > (axis.positions + halo) * SPLIT.0
     }
 
     /// The size of the lists that may be long.

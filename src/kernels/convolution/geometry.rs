@@ -1,5 +1,7 @@
 //! The sizes of a convolution and the strides of its arrays.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 /// Lengths or strides of the spatial axes.
@@ -53,6 +55,28 @@ impl Geometry {
             && w == self.group * maps * channels * self.taps()
             && y == self.images * self.maps * self.positions();
         assert!(fits, "arrays of {x}, {w} and {y} elements for {self:?}");
+    }
+
+    /// The same convolution without a last axis of one element, over which no row can be longer than that.
+    pub fn with_long_rows(&self) -> Cow<'_, Self> {
+        let is_one =
+            |i: usize| self.input[i] == 1 && self.kernel[i] == 1 && self.output[i] == 1 && self.pad[i] == 0;
+        let n = (1..self.input.len()).rev().find(|i| !is_one(*i)).map_or(1, |i| i + 1);
+        if n >= self.input.len() {
+            return Cow::Borrowed(self);
+        }
+        let mut less = self.clone();
+        for axes in [
+            &mut less.input,
+            &mut less.kernel,
+            &mut less.output,
+            &mut less.pad,
+            &mut less.stride,
+            &mut less.dilation,
+        ] {
+            axes.truncate(n);
+        }
+        Cow::Owned(less)
     }
 
     /// True if each group has one input channel.

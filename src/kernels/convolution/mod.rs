@@ -88,7 +88,7 @@ pub fn forward<'w, T: Float>(
         epilogue,
     };
     // SAFETY: as above.
-    unsafe { run(&sum, method, &descriptors) }
+    unsafe { run_windows(&sum, method, &descriptors, y.len()) }
 }
 
 /// Computes the sums of one window, or of all windows with [`Method::DepthwiseNchw`].
@@ -195,6 +195,13 @@ unsafe fn run_windows<T: Float>(
     descriptors: &Descriptors,
     n: usize,
 ) -> Result<(), OutOfMemory> {
+    if descriptors.are_phases && method == Method::ImplicitGemm {
+        if sum.targets.channels == 0 {
+            return Ok(());
+        }
+        // SAFETY: guaranteed by the caller.
+        return unsafe { implicit_gemm::run_phases(sum, &descriptors.each) };
+    }
     let epilogue = sum.epilogue;
     // True for elements that no tap reaches.
     let is_left_out =

@@ -9,7 +9,7 @@ use super::descriptor::{Descriptor, Pass};
 use super::geometry::Geometry;
 use super::implicit_gemm::in_tiles;
 use super::select::{Method, takes_pairs};
-use super::{implicit_gemm, run, run_windows};
+use super::{implicit_gemm, run_windows};
 use crate::array::{OutOfMemory, Workspace};
 use crate::kernels::Float;
 use crate::kernels::epilogue::Epilogue;
@@ -149,7 +149,8 @@ pub(super) fn forward<T: Float>(
     let (channels, wide) = (g.channels / g.group, paired(g, Pass::Output));
     let x = words(x, channels, g.area())?.memory;
     let descriptors = wide.descriptors(Pass::Output);
-    let in_tiles = by_tiles && tiles_fit(&descriptors.each[0], wide.channels / g.group);
+    let of_group = wide.channels / g.group;
+    let in_tiles = by_tiles && descriptors.each.iter().all(|each| tiles_fit(each, of_group));
     let woven = if in_tiles { None } else { Some(words(Values::Rounded(w), channels, g.taps())?.memory) };
     let sum = Correlation {
         g: &wide,
@@ -166,7 +167,7 @@ pub(super) fn forward<T: Float>(
         epilogue,
     };
     // SAFETY: the arrays have the sizes of the geometry, and `y` is borrowed alone.
-    unsafe { run(&sum, Method::ImplicitGemm, &descriptors)? };
+    unsafe { run_windows(&sum, Method::ImplicitGemm, &descriptors, y.len())? };
     Ok(true)
 }
 

@@ -1,5 +1,6 @@
 //! Convolution with kernels of one element and without padding, as products of matrices. Only a strided input is
-//! copied first.
+//! copied first. So is convolution of one channel along one axis: a strided view of the input is the matrix of its
+//! patches.
 
 use super::descriptor::{Descriptors, Pass};
 use super::geometry::Geometry;
@@ -25,20 +26,20 @@ const PIECE: usize = 1 << 12;
 pub(super) struct Pointwise<'a> {
     /// The sizes of the convolution.
     g: &'a Geometry,
-    /// Input channels of a group.
+    /// Input channels of a group, or taps of the only channel.
     channels: usize,
     /// Output channels of a group.
     maps: usize,
-    /// The window of a strided convolution. None if the stride is one.
+    /// The window of a strided convolution with kernels of one element. None if the stride is one.
     descriptors: Option<Arc<Descriptors>>,
 }
 
 impl<'a> Pointwise<'a> {
     /// The products of a convolution for which [`select`](super::select::select) chose this algorithm.
     pub(super) fn new(g: &'a Geometry) -> Self {
-        let strided = g.stride.iter().any(|s| *s > 1);
+        let strided = g.taps() == 1 && g.stride.iter().any(|s| *s > 1);
         let descriptors = strided.then(|| g.descriptors(Pass::Output));
-        Self { g, channels: g.channels / g.group, maps: g.maps / g.group, descriptors }
+        Self { g, channels: g.channels / g.group * g.taps(), maps: g.maps / g.group, descriptors }
     }
 
     /// The input pixels that a strided convolution reads. None if the stride is one.
@@ -46,7 +47,7 @@ impl<'a> Pointwise<'a> {
         self.descriptors.as_ref().map(|all| &all.each[0].window)
     }
 
-    /// The weight of a group as a matrix of output by input channels.
+    /// The weight of a group as a matrix, with a row for each output channel.
     fn weight<'w, T: Float>(&self, w: Values<'w, T>, group: usize) -> Matrix<'w, T> {
         let size = self.maps * self.channels;
         Matrix::of_values(w.part(group * size, size), self.maps, self.channels)
@@ -58,9 +59,13 @@ impl<'a> Pointwise<'a> {
         each(self.g.images * groups, |i| f(i / groups, i % groups));
     }
 
-    /// Calls `f` with the elements of a group that outputs read, a row for each channel.
+    /// Calls `f` with the elements of a group that outputs read, a row for each channel, or for each tap of the only
+    /// channel.
     fn seen<T: Float>(&self, x: Values<'_, T>, image: usize, group: usize, f: impl FnOnce(Matrix<'_, T>)) {
         let (area, n) = (self.g.area(), self.g.positions());
+        if self.g.taps() > 1 {
+            return self.patches(x.part(image * area, area), f);
+        }
         let start = (image * self.g.channels + group * self.channels) * area;
         let x = x.part(start, self.channels * area);
         let Some(w) = self.window() else { return f(Matrix::of_values(x, self.channels, area)) };
@@ -74,6 +79,22 @@ impl<'a> Pointwise<'a> {
                 }
             });
             f(Matrix::of_values(x.with(seen), self.channels, n));
+        });
+    }
+
+    /// Calls `f` with the patches of a line, a row for each tap. Only a padded line is copied.
+    fn patches<T: Float>(&self, x: Values<'_, T>, f: impl FnOnce(Matrix<'_, T>)) {
+        let (g, last) = (self.g, self.g.input.len() - 1);
+        let (taps, n, pad) = (g.taps(), g.positions(), g.pad[last]);
+        let (apart, step) = (g.dilation[last], g.stride[last]);
+        let length = (n - 1) * step + (taps - 1) * apart + 1;
+        if pad == 0 && length <= x.len() {
+            return f(Matrix::strided_values(x, taps, n, apart, step));
+        }
+        scratch::with(length, |padded: &mut [T]| {
+            padded.fill(T::ZERO);
+            x.widened(|x| padded.iter_mut().skip(pad).zip(x).for_each(|(to, v)| *to = *v));
+            f(Matrix::strided_values(x.with(padded), taps, n, apart, step));
         });
     }
 

@@ -45,7 +45,7 @@ pub fn algorithm() -> Algorithm {
 pub(super) enum Method {
     /// One product for all images, with a row for each position.
     GemmRows,
-    /// Products of matrices without packing, for kernels of one element.
+    /// Products of matrices without packing, for kernels of one element, and for one channel along one axis.
     Pointwise,
     /// One product for all taps, for kernels as large as their stride.
     StrideEqualsKernel,
@@ -101,6 +101,9 @@ const LARGE_WEIGHT: usize = 1 << 15;
 /// The fewest elements of a weight if each of several images is one pixel, which needs no copies.
 const LEAST_WEIGHT_OF_PIXELS: usize = 1 << 8;
 
+/// The fewest output channels of a line, see [`is_line`], for which products of matrices are faster.
+const LINE_MAPS: usize = 4;
+
 /// The fewest positions in a row that fill registers of one plane well enough.
 const WIDE_ROW: usize = 9;
 
@@ -110,6 +113,9 @@ pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fi
     let is_forward = of == Pass::Output;
     let channels = if of == Pass::WeightGradient { WINOGRAD_WEIGHT_CHANNELS } else { WINOGRAD_CHANNELS };
     let by_winograd = takes_winograd::<T>(g, channels);
+    if of != Pass::InputGradient && is_line(g) {
+        return Method::Pointwise;
+    }
     if is_forward && takes_gemm_rows(g, by_winograd) {
         return Method::GemmRows;
     }
@@ -217,6 +223,14 @@ fn takes_gemm_rows(g: &Geometry, by_winograd: bool) -> bool {
         && g.group == 1
         && !g.channel_last
         && algorithm() == Algorithm::Auto
+}
+
+/// True for one channel along the last axis, whose patches are a strided view of the input.
+fn is_line(g: &Geometry) -> bool {
+    let Some(last) = g.input.len().checked_sub(1) else { return false };
+    let is_one = |i: usize| g.input[i] == 1 && g.kernel[i] == 1 && g.output[i] == 1 && g.pad[i] == 0;
+    let has_sums = g.taps() > 1 && g.positions() > 0;
+    g.channels == 1 && g.maps >= LINE_MAPS && has_sums && (0..last).all(is_one) && !g.channel_last
 }
 
 /// True if kernels have one element and there is no padding.

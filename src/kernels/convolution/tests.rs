@@ -88,6 +88,15 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [20, 25, 1], &[[9, 3, 1, 4, 1], [150, 3, 1, 4, 1]]),
         geometry(2, [9, 20, 1], &[[12, 2, 1, 2, 1], [45, 2, 1, 2, 1]]),
         geometry(3, [6, 7, 1], &[[90, 2, 0, 2, 1]]),
+        // Rows that are read far apart.
+        geometry(2, [12, 9, 1], &[[60, 3, 20, 1, 20], [40, 3, 1, 1, 1]]),
+        geometry(1, [26, 10, 2], &[[61, 4, 17, 1, 17], [37, 1, 0, 1, 1]]),
+        geometry(1, [13, 7, 1], &[[40, 3, 7, 1, 9], [3, 2, 0, 1, 1], [14, 2, 1, 2, 1]]),
+        // One channel along the last axis.
+        geometry(3, [1, 7, 1], &[[90, 5, 0, 3, 1]]),
+        geometry(2, [1, 20, 1], &[[1, 1, 0, 1, 1], [64, 10, 7, 2, 3]]),
+        geometry(1, [1, 6, 1], &[[40, 25, 30, 1, 1]]),
+        geometry(17, [1, 5, 1], &[[1, 1, 0, 1, 1], [1, 1, 0, 1, 1], [33, 4, 1, 9, 2]]),
         // Short rows of many channels.
         geometry(3, [20, 20, 20], &[[9, 3, 1, 2, 1], [8, 5, 2, 1, 1]]),
         geometry(2, [37, 37, 37], &[[4, 3, 1, 1, 1]; 2]),
@@ -266,6 +275,16 @@ fn sums_are_exact_for_whole_numbers<T: Float>() {
             g.channel_last = channel_last;
             check::<T>(&g, accumulate);
         }
+    }
+}
+
+#[test]
+fn windows_of_large_dilations_are_split() {
+    let of = |rows: [usize; 5]| geometry(1, [12, 12, 1], &[rows, [40, 3, 1, 1, 1]]);
+    for (rows, n) in
+        [([60, 3, 20, 1, 20], 20), ([60, 3, 2, 1, 2], 1), ([60, 3, 1, 1, 1], 1), ([60, 3, 20, 2, 20], 1)]
+    {
+        assert_eq!(of(rows).descriptors(Pass::Output).each.len(), n, "{rows:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Maps positions and taps of a sum to elements of its source. A convolution has one window. The gradient of its input
-//! has one for each phase of the stride.
+//! has one for each phase of the stride. A window with a large dilation is split into one for each phase of the
+//! dilation.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -25,6 +26,33 @@ pub(super) struct WindowAxis {
     pub(super) target: usize,
     /// The kernel element of each tap.
     taps: SmallVec<[usize; 8]>,
+}
+
+impl WindowAxis {
+    /// The largest distance of which all distances between taps are multiples, zero for a single tap.
+    fn dilation(&self) -> usize {
+        let apart = |o: &isize| o.abs_diff(self.offsets[0]);
+        self.offsets.iter().map(apart).fold(0, |a, b| {
+            let (mut a, mut b) = (a, b);
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            a
+        })
+    }
+
+    /// The axis of the positions `first`, `first + dilation`, and so on. Their taps read adjacent elements of a phase
+    /// of the source.
+    fn phase(&self, first: usize, dilation: usize) -> Self {
+        Self {
+            positions: (self.positions - first).div_ceil(dilation),
+            step: dilation,
+            offsets: self.offsets.iter().map(|o| o + first as isize).collect(),
+            first: self.first + first * self.apart,
+            apart: self.apart * dilation,
+            ..self.clone()
+        }
+    }
 }
 
 /// A tap along the last axis. Positions from `start` to `end` read the source through it, the others read padding.
@@ -188,6 +216,23 @@ impl Window {
             taps: starts.iter().flat_map(|s| last.taps.iter().map(move |t| s + t)).collect(),
             whole: axes.iter().all(|a| a.positions == a.target && a.apart == 1),
         }
+    }
+
+    /// The distance between taps along the first of several axes, if its positions are adjacent. Else one.
+    pub(super) fn dilation(&self) -> usize {
+        let first = &self.axes[0];
+        if self.axes.len() > 1 && first.step == 1 { first.dilation().max(1) } else { 1 }
+    }
+
+    /// The windows of each phase of the [dilation](Self::dilation), for a kernel of this shape.
+    pub(super) fn phases(&self, kernel: &[usize]) -> Vec<Self> {
+        let dilation = self.dilation();
+        let phase = |first: usize| {
+            let mut axes = self.axes.clone();
+            axes[0] = axes[0].phase(first, dilation);
+            Self::new(&axes, kernel)
+        };
+        (0..dilation.min(self.axes[0].positions)).map(phase).collect()
     }
 
     /// The number of outputs.

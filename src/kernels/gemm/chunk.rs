@@ -257,7 +257,8 @@ impl<T: Float> PackedBlock<'_, T> {
         } else if streams || (packs_left && !packs) {
             (a.wrapping_add(count * self.k), count as isize)
         } else {
-            (b.wrapping_offset(AHEAD * b_row), b_row)
+            // The last element of each register: a row that is not aligned to cache lines ends in another line.
+            (b.wrapping_offset(AHEAD * b_row).wrapping_add(kernels.width - 1), b_row)
         };
         let c = product.result(i, j);
         let tile = ProductTile {

@@ -55,6 +55,7 @@ pub(crate) fn reads(gx: usize) -> Reads {
 impl PassDirection {
     /// Computes the output.
     pub(crate) fn forward<T: Float>(self, g: &Geometry, run: &mut Run<'_, T>) -> Result<()> {
+        let g = &*g.with_long_rows();
         let bias = run.has(2).then(|| run.x(2));
         let epilogue = Epilogue { row_bias: bias, tail: run.tail(), ..Epilogue::NONE };
         let (x, w, y) = (run.values(0), run.x(1), run.y_values());
@@ -69,6 +70,7 @@ impl PassDirection {
 
     /// Computes the requested gradients.
     pub(crate) fn backward<T: Float>(self, g: &Geometry, run: &mut Backward<'_, T>) -> Result<()> {
+        let g = &*g.with_long_rows();
         let gy = run.gy_values();
         if let Some((data, accumulate)) = run.gx_values(0) {
             let (w, of, epilogue) = (run.x(1), run.fingerprint(), Epilogue::plain(accumulate));

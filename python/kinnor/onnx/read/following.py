@@ -148,8 +148,10 @@ class Following:
 
     def _joins_slices(self, node: Any) -> bool:
         """True if a node joins slices without their axis, which a folded graph does without a copy."""
+        if node.op_type != "Concat":
+            return False
         built = {name for step in self._steps if step.is_computed for _, name in step.outputs}
-        for name in node.input if node.op_type == "Concat" else ():
+        for name in node.input:
             is_flat = False
             while (maker := self._makers.get(name)) is not None and maker.op_type in ("Reshape", "Squeeze"):
                 name, is_flat = maker.input[0], True

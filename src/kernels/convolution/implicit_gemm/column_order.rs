@@ -64,7 +64,7 @@ pub(super) fn plan_columns<T: Float>(
     // be stored again.
     let (width, all) = (block.columns.len(), layout.len(block));
     let n_rows = block.images.len() * block.rows.len() * w.inner;
-    let moved = if w.whole { MOVING * n_rows } else { 0 };
+    let moved = if w.apart == 1 { MOVING * n_rows } else { 0 };
     let by_row_costs = n_rows * tiles::<T>(width) * depth;
     let all_costs = tiles::<T>(all) * depth + moved;
     // With a step, complete rows are copied from the image directly.
@@ -89,7 +89,7 @@ pub(super) fn plan_columns<T: Float>(
     };
     let whole_rows = n_rows * width == all && block.images.len() == 1;
     let (n, fits_target) = match columns {
-        ColumnOrder::ByRow => (width, w.whole),
+        ColumnOrder::ByRow => (width, w.apart == 1),
         ColumnOrder::WithGaps => (all, w.whole && (n_rows == 1 || whole_rows)),
         ColumnOrder::CopiedFromPlanes | ColumnOrder::CopiedFromImage => (n_rows * width, is_block_whole),
     };

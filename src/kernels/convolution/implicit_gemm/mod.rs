@@ -13,6 +13,7 @@ pub(super) mod tap_rows;
 pub(super) mod weight_gradient;
 
 use super::correlation::Correlation;
+use super::descriptor::Descriptor;
 use crate::array::OutOfMemory;
 use crate::array::Workspace;
 use crate::kernels::Float;
@@ -54,6 +55,25 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOf
             None => nhwc::run(sum, &weights),
         }
     }
+    Ok(())
+}
+
+/// Computes the sums of windows that are phases of a dilation, which share the weights and are tasks of their own.
+///
+/// # Safety
+/// As [`run`].
+pub(super) unsafe fn run_phases<T: Float>(
+    sum: &Correlation<'_, T>,
+    phases: &[Descriptor],
+) -> Result<(), OutOfMemory> {
+    let weights = pack_weights(sum)?;
+    parallel(phases.len(), |i| {
+        let sum = Correlation { descriptor: &phases[i], ..*sum };
+        if let Some(layout) = &sum.descriptor.layout {
+            // SAFETY: guaranteed by the caller, and each phase has its own rows of the target.
+            unsafe { nchw::run(&sum, &weights, layout) };
+        }
+    });
     Ok(())
 }
 

@@ -148,9 +148,9 @@ unsafe fn sum_block<T: Float>(
                 }
                 (b, b_row, table) = (together.as_ptr(), stride, Table::None);
             }
-            let multiply = |image: usize, position: usize, at: usize, n: usize| {
+            let multiply = |image: usize, element: usize, at: usize, n: usize| {
                 let (c, c_row) = if direct {
-                    let first = sum.target(image, group, rows.start).wrapping_add(position);
+                    let first = sum.target(image, group, rows.start).wrapping_add(element);
                     (first, sum.targets.channel)
                 } else {
                     (results.get().wrapping_add(at), stride)
@@ -178,7 +178,7 @@ unsafe fn sum_block<T: Float>(
             };
             if columns == ColumnOrder::ByRow {
                 layout.each_row(block, |image, row, column, at| {
-                    multiply(image, row * w.width + column, at, n);
+                    multiply(image, w.targets[row] + column, at, n);
                 });
             } else {
                 let position = block.rows.start * w.inner * w.width + block.columns.start;

@@ -202,6 +202,11 @@ impl PlaneLayout {
         self.images.parts() * self.rows.parts() * self.columns.parts()
     }
 
+    /// The number of rows that are packed for an image, with those that several blocks pack.
+    pub(in super::super) fn packed_rows(&self) -> usize {
+        if self.in_place { self.axes[0].len } else { self.rows.parts() * self.extents[0] }
+    }
+
     /// The images, rows and columns of block `i`.
     pub(in super::super) fn block(&self, i: usize) -> PlaneBlock {
         let (rows, columns) = (self.rows.parts(), self.columns.parts());
