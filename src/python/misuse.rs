@@ -1,4 +1,4 @@
-//! Errors of calls that are written as in PyTorch or NumPy, and numbers in the place of arrays.
+//! Errors of calls that are written as in PyTorch or NumPy, and numbers that become arrays.
 //!
 //! Under NNabla's names, calls are read as NNabla reads them.
 
@@ -13,8 +13,8 @@ use crate::graph::settings;
 use crate::ops::{Arg, Kind, Spec, Value};
 use crate::{Error, Result};
 
-/// The constant for a number beside an array, if the function is one of two operands. Otherwise the error that says what
-/// to write for an input that is no array of Kinnor; `error` is the error of [`operand`].
+/// The constant for a number beside an array, if the function is one of two operands. Otherwise returns an error that
+/// says what to write for an input that is no array; `error` is the error under NNabla's names.
 #[cold]
 pub(super) fn instead<'py>(
     row: &Row,

@@ -76,7 +76,16 @@ def interpolate(
         ArgumentError: If an argument is out of range.
     """
     return functions.interpolate(
-        x, None, output_size, mode, align_corners, half_pixel, half_pixel_for_nn, channel_last, n_outputs, outputs
+        x,
+        None,
+        output_size,
+        mode,
+        align_corners,
+        half_pixel,
+        half_pixel_for_nn,
+        channel_last,
+        n_outputs=n_outputs,
+        outputs=outputs,
     )
 
 
