@@ -2,7 +2,7 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::{Number, from_square};
+use super::{LARGE, Number, from_square, size};
 
 /// `v + d * epsilon` where `epsilon * epsilon = 0`: running a formula on it yields the derivative in `d`.
 ///
@@ -260,15 +260,6 @@ impl<N: Number> Number for Dual<N> {
         self.v.is_nan()
     }
 }
-
-/// `|x|` with a slope of 1 or -1 everywhere, so that the derivatives of a function of it are NaN at NaN.
-#[inline(always)]
-pub(crate) fn size<N: Number>(x: N) -> N {
-    N::select(x.lt(N::all(0.0)), -x, x)
-}
-
-/// A number whose square is the same after adding or subtracting 1.
-pub(super) const LARGE: f64 = 1e9;
 
 /// True for numbers so large that `1 + x^2` is `x^2`, and `x` with 0 in place of these, so that its square is in range.
 ///

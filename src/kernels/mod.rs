@@ -40,10 +40,10 @@ pub mod update;
 mod variates;
 
 pub use dual::Dual;
-pub(crate) use dual::{angle_gradients, size};
+pub(crate) use dual::angle_gradients;
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
-pub(crate) use number::from_square;
 pub use number::{Float, Number, PerFloat};
+pub(crate) use number::{LARGE, from_square, size};
 
 /// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].
 pub(crate) fn begin_thread() {

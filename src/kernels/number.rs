@@ -3,10 +3,18 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use super::dual::{LARGE, size};
 use super::elementary::{double, single};
 use super::simd::{self, Work};
 use crate::array::Element;
+
+/// `|x|` with a slope of 1 or -1 everywhere, so that the derivatives of a function of it are NaN at NaN.
+#[inline(always)]
+pub(crate) fn size<N: Number>(x: N) -> N {
+    N::select(x.lt(N::all(0.0)), -x, x)
+}
+
+/// A number whose square is the same after adding or subtracting 1.
+pub(crate) const LARGE: f64 = 1e9;
 
 /// `1 - x^2`, exact where that is small.
 #[inline(always)]
