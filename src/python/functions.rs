@@ -226,29 +226,42 @@ fn apply<'py>(
     let op = match (&row.plain, plain) {
         (Some(op), true) => op.clone(),
         _ => {
-            let mut values = Vec::with_capacity(given.len());
             let n_unnamed = if row.has_list && list.is_none() { 0 } else { args.len().saturating_sub(first) };
-            for (i, v) in given.iter().enumerate() {
-                values.push(match (v, &row.defaults[i]) {
-                    (Some(v), _) => {
-                        let found = value(v)?.ok_or_else(|| wrong(spec.name, &spec.args[i], v))?;
-                        if i < n_unnamed {
-                            check_place(row, &spec.args[i], &found, args)?;
-                        }
-                        lone_number(&spec.args[i], v, found)
-                    }
-                    (None, Some(default)) => default.clone(),
-                    (None, None) => {
-                        return Err(fail(format!("expected '{}', which is missing", spec.args[i].name)));
-                    }
-                });
-            }
+            let mut values = values_of(row, &given, n_unnamed, args)?;
             repeat_along_axes(spec, &mut values, &inputs);
             row.entry.bind(&values, if all { u64::MAX } else { present })?
         }
     };
     let into = outputs.map_or(Ok(Vec::new()), into_arrays)?;
     run(py, op, &inputs, &into)
+}
+
+/// The values of the arguments that are not inputs. The first `n_unnamed` of them were given by place, among `args`.
+fn values_of(
+    row: &Row,
+    given: &[Option<&Bound<'_, PyAny>>],
+    n_unnamed: usize,
+    args: &[Bound<'_, PyAny>],
+) -> PyResult<Vec<Value>> {
+    let spec = row.entry.spec;
+    let mut values = Vec::with_capacity(given.len());
+    for (i, v) in given.iter().enumerate() {
+        values.push(match (v, &row.defaults[i]) {
+            (Some(v), _) => {
+                let found = value(v)?.ok_or_else(|| wrong(spec.name, &spec.args[i], v))?;
+                if i < n_unnamed {
+                    check_place(row, &spec.args[i], &found, args)?;
+                }
+                lone_number(&spec.args[i], v, found)
+            }
+            (None, Some(default)) => default.clone(),
+            (None, None) => {
+                let missing = format!("{}: expected '{}', which is missing", spec.name, spec.args[i].name);
+                return Err(Error::Type(missing).into());
+            }
+        });
+    }
+    Ok(values)
 }
 
 /// Returns the inputs if they are given as one list or tuple instead of one by one.
