@@ -133,8 +133,8 @@ pub trait Compute: Declared {
         Self::IS_RANDOM
     }
 
-    /// What runs count and keep in the function for later runs, besides random numbers: for checkpoints. None if results
-    /// depend only on the inputs. Empty before the first run.
+    /// What runs count and keep in the function for later runs, besides random numbers: for checkpoints. None if
+    /// results depend only on the inputs. Empty before the first run.
     fn progress(&self, state: &State) -> Option<Vec<u8>> {
         let _ = state;
         None

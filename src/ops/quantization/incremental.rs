@@ -20,10 +20,11 @@ pub(crate) const OPS: &[Entry] =
 op! {
     /// Affine map whose weights become powers of two during training, by incremental network quantization.
     ///
-    /// The function counts its forward runs, and checkpoints that are given its graph hold the count. In each run listed
-    /// in `inq_iterations`, half of the remaining weights become fixed; in the last one, all of them. A fixed weight is
-    /// the nearest power of two, or zero. It never changes again: forward runs write it back to `weight`, and the mask
-    /// of fixed weights to `indicator_fixedweights`. The gradient is the gradient of an affine map with these weights.
+    /// The function counts its forward runs, and checkpoints that are given its graph hold the count. In each run
+    /// listed in `inq_iterations`, half of the remaining weights become fixed; in the last one, all of them. A fixed
+    /// weight is the nearest power of two, or zero. It never changes again: forward runs write it back to `weight`, and
+    /// the mask of fixed weights to `indicator_fixedweights`. The gradient is the gradient of an affine map with these
+    /// weights.
     ///
     /// Args:
     ///     x: Input, shape (batch..., inputs...).
