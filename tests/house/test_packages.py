@@ -106,7 +106,8 @@ def test_releases_call_the_same_commands():
     """The workflow of releases calls existing targets of the Makefile."""
     text = (ROOT / ".github/workflows/release.yml").read_text()
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    called = {target for line in re.findall(r"run: make (.*)", text) for target in line.split()}
+    words = [word for line in re.findall(r"run: make (.*)", text) for word in line.split()]
+    called = {word for word in words if re.fullmatch("[a-z-]+", word)}  # the others are variables
     assert called == {"wheel", "sdist", "crate", "free-threaded"}
     assert called <= targets
     assert 'MATURIN_PEP517_ARGS: "--locked"' in text and shutil.which("cargo")
