@@ -5,7 +5,6 @@ The engine has its own generator for random functions.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _core
@@ -132,7 +131,7 @@ def _counting_functions(outputs: Iterable[Variable]) -> list[Function]:
 def positions(outputs: Iterable[Variable]) -> list[Any]:
     """How far each function of a graph has come that has a seed of its own or counts its runs, for JSON."""
     return [
-        [function.name, function.random_position or 0, *([] if kept is None else [b64encode(kept).decode()])]
+        [function.name, function.random_position or 0, *([] if kept is None else [kept.hex()])]
         for function in _counting_functions(outputs)
         for kept in [function.progress]
     ]
@@ -143,7 +142,7 @@ def _of_json(name: str, drawn: Any, progress: str | None = None) -> _Position:
     count = as_whole(drawn)
     if count is None or not 0 <= count < 2**64:
         raise ValueError(name)
-    return _Position(name, count, None if progress is None else b64decode(progress, validate=True))
+    return _Position(name, count, None if progress is None else bytes.fromhex(progress))
 
 
 def set_positions(outputs: Iterable[Variable], found: Any, graph: str) -> None:
