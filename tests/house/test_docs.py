@@ -166,6 +166,29 @@ def test_figures_of_the_comparison_are_measured():
             assert peer in cells or not re.search(r"\d", cell), f"{first}, {peer}: not measured"
 
 
+def test_tables_of_the_page_on_speed_are_measured():
+    """The tables on the page about speed have the cells of the recorded results."""
+    page = (ROOT / "docs/guide/speed.md").read_text()
+    sections = {text.partition("\n")[0]: text for text in page.split("\n## ")}
+    names = ("Training in bfloat16", "ONNX models", "Files of other people")
+    shown = {name: table(sections[name]) for name in names}
+    in_bfloat16 = table((RESULTS / "amx.md").read_text().split("\n## ")[1])
+    for workload, cells in shown["Training in bfloat16"].items():
+        assert {cells["Kinnor, float32"], cells["PyTorch, autocast"]} <= set(in_bfloat16[workload].values())
+        assert [cells["MiB"], cells["PyTorch's MiB"]] == list(in_bfloat16[workload].values())[-2:]
+    models = [line.split(",") for line in (RESULTS / "onnx_models.csv").read_text().splitlines()[2:]]
+    rows = {name: ratios for name, threads, *ratios in models if threads == "1" and all(ratios)}
+    assert {name: list(cells.values()) for name, cells in shown["ONNX models"].items()} == rows
+    files = (RESULTS / "onnx_files.csv").read_text().splitlines()[1:]
+    head, *measured = (line.split(",") for line in files)
+    for heading, column in (("called again", "warm"), ("a new length", "new"), ("loaded and called", "first")):
+        at, cells = head.index(column), shown["Files of other people"][heading]
+        for threads, words in (("1", "one thread"), ("2", "two threads")):
+            ratios = [float(row[at]) for row in measured if row[1] == threads and row[at]]
+            assert cells[f"Mean, {words}"] == f"{geometric_mean(ratios):.2f}"
+            assert cells[f"Above 1.1, {words}"] == f"{sum(ratio > 1.1 for ratio in ratios)} of {len(ratios)}"
+
+
 def test_the_program_of_the_readme_learns(capsys):
     """The program in README runs, and reaches an accuracy above 0.8."""
     (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
