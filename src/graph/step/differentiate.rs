@@ -198,6 +198,7 @@ impl BackwardStep {
         for (sink, accumulate) in self.gx.iter().zip(&accumulate) {
             if let (Some(sink), false) = (sink, accumulate) {
                 sink.slot.storage.zero()?;
+                sink.slot.make_double()?;
             }
         }
         user.backward(x, y, &wanted, &accumulate)

@@ -375,6 +375,7 @@ impl ForwardStep {
             let (x, mut y) = (arrays(&self.x), arrays(&self.y));
             // User code may keep its outputs and write to them.
             y.iter().filter(|y| y.data.is_cleared()).try_for_each(|y| y.data.zero())?;
+            self.y.iter().try_for_each(Operand::make_double)?;
             if self.meets {
                 for y in &mut y {
                     y.data = Storage::new(y.data.len());

@@ -100,6 +100,16 @@ impl Operand {
         }
     }
 
+    /// Gives an array without a type zeros of `f64`, if that is the type of the kernel. User code would otherwise see
+    /// `f32`.
+    pub(crate) fn make_double(&self) -> Result<()> {
+        if self.dtype == DType::F64 && self.storage.dtype().is_none() {
+            self.storage.zero()?;
+            self.storage.access(DType::F64, Access::ReadWrite)?;
+        }
+        Ok(())
+    }
+
     /// As [`Operand::read`]. Elements of 16 bits are widened into a buffer of this run.
     pub(crate) fn read_widened(&self, op: &Op, i: usize, held: &mut RunBuffers) -> Result<*mut u8> {
         if op.facts().cached_input == Some(i) {
