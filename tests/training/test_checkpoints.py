@@ -38,6 +38,16 @@ class Breaks(Callback):
             raise Interrupted
 
 
+def check_resumed(run, checkpoint):
+    """Asserts that two epochs and then two more give the arrays and losses of four epochs, to the bit."""
+    arrays, losses = run(4)
+    run(2, checkpoint=checkpoint)
+    again, losses_again = run(4, checkpoint=checkpoint)
+    assert losses_again == losses
+    for one, other in zip(again, arrays, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def trained(seed, epochs, solver, *, grouped=False, breaks=None, iterates=False, **arguments):
     """Trains a network with dropout. Returns its arrays, and the values of the epochs without their times."""
     nn.seed(seed)
@@ -240,12 +250,7 @@ def test_fit_goes_on_counting_runs(tmp_path):
         )  # fmt: skip
         return [w.d.copy(), fixed.d.copy()], history.series("loss")
 
-    arrays, losses = run(4)
-    run(2, checkpoint=tmp_path / "c")
-    again, losses_again = run(4, checkpoint=tmp_path / "c")
-    assert losses_again == losses
-    for one, other in zip(again, arrays, strict=True):
-        np.testing.assert_array_equal(one, other)
+    check_resumed(run, tmp_path / "c")
 
 
 def test_positions_of_another_graph_are_refused_and_nothing_changes(tmp_path):
@@ -291,12 +296,7 @@ def test_fit_goes_on_with_functions_that_have_a_seed(tmp_path, rows):
         )  # fmt: skip
         return [v.d.copy() for v in parameters.values()], history.series("loss")
 
-    arrays, losses = run(4)
-    run(2, checkpoint=tmp_path / "c")
-    again, losses_again = run(4, checkpoint=tmp_path / "c")
-    assert losses_again == losses
-    for one, other in zip(again, arrays, strict=True):
-        np.testing.assert_array_equal(one, other)
+    check_resumed(run, tmp_path / "c")
 
 
 @pytest.mark.parametrize("written", TYPES)
