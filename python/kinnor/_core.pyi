@@ -530,7 +530,7 @@ class Function:
     def random_position(self, position: int) -> None: ...
     @property
     def progress(self) -> bytes | None:
-        """What its runs count and keep for later runs, as bytes for a checkpoint.
+        """The counts and values that its runs keep for later runs, as bytes for a checkpoint.
 
         None if its results depend only on its inputs and on random numbers.
         """

@@ -110,7 +110,7 @@ class _Position(NamedTuple):
     drawn: int
     """The count of random numbers it has drawn."""
     progress: bytes | None
-    """What its runs count and keep for later runs. None if it keeps nothing."""
+    """The counts and values that its runs keep for later runs. None if it keeps nothing."""
 
 
 def _counting_functions(outputs: Iterable[Variable]) -> list[Function]:

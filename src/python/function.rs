@@ -119,8 +119,8 @@ impl Function {
         self.function()?.set_random_position(position)
     }
 
-    /// What its runs count and keep for later runs, as bytes for a checkpoint. None if its results depend only on its
-    /// inputs and on random numbers.
+    /// The counts and values that its runs keep for later runs, as bytes for a checkpoint. None if its results depend
+    /// only on its inputs and on random numbers.
     #[getter]
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
         Ok(self.function()?.progress()?.map(|bytes| PyBytes::new(py, &bytes)))

@@ -95,7 +95,7 @@ pub(super) fn surplus(py: Python<'_>, row: &Row, given: &[Bound<'_, PyAny>]) -> 
     Error::Type(format!("{name}: expected ({arguments}), got {n} arguments without a name{hint}")).into()
 }
 
-/// Checks a value that was given without a name: a truth value is no number, and a number is neither a truth value nor
+/// Checks a value that was given without a name. A truth value is no number, and a number is neither a truth value nor
 /// a word.
 pub(super) fn check_place(row: &Row, arg: &Arg, found: &Value, given: &[Bound<'_, PyAny>]) -> Result<()> {
     let expected = match found {

@@ -92,8 +92,8 @@ impl Function {
         })
     }
 
-    /// What its runs count and keep for later runs, besides random numbers. None if its results depend only on its
-    /// inputs. Empty before the first run.
+    /// The counts and values that its runs keep for later runs, besides random numbers. None if its results depend
+    /// only on its inputs. Empty before the first run.
     ///
     /// # Errors
     /// [`Error::Graph`] while it runs.

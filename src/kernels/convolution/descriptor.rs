@@ -82,7 +82,7 @@ impl Descriptor {
         Self { window, layout, plane, lanes }
     }
 
-    /// True if blocks of rows pack the same rows, because those that taps read are far apart.
+    /// True if several blocks pack the same rows, because taps read rows that are far apart.
     fn packs_rows_again(&self) -> bool {
         let axis = &self.window.axes[0];
         let Some(layout) = self.layout.as_ref().filter(|_| self.window.dilation() > 1) else { return false };

@@ -57,7 +57,7 @@ impl Geometry {
         assert!(fits, "arrays of {x}, {w} and {y} elements for {self:?}");
     }
 
-    /// The same convolution without a last axis of one element, over which no row can be longer than that.
+    /// The same convolution without last axes of one element. Otherwise, each row would have one position.
     pub fn with_long_rows(&self) -> Cow<'_, Self> {
         let is_one =
             |i: usize| self.input[i] == 1 && self.kernel[i] == 1 && self.output[i] == 1 && self.pad[i] == 0;

@@ -29,7 +29,7 @@ pub(super) struct WindowAxis {
 }
 
 impl WindowAxis {
-    /// The largest distance of which all distances between taps are multiples, zero for a single tap.
+    /// The greatest common divisor of the distances between taps, zero for a single tap.
     fn dilation(&self) -> usize {
         let apart = |o: &isize| o.abs_diff(self.offsets[0]);
         self.offsets.iter().map(apart).fold(0, |a, b| {

@@ -1,5 +1,5 @@
-//! Registers of sums of 8-bit products for 64-bit ARM: instructions that add four products to each of four sums, or
-//! eight products to each of 2 x 2 sums.
+//! Registers of sums of 8-bit products for 64-bit ARM. An instruction adds four products to each of four sums, or eight
+//! products to each of 2 x 2 sums.
 
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -111,8 +111,8 @@ dots!(
     "sdot"
 );
 
-/// Adds the products of eight levels of two rows and eight weights of two columns to their sums: row 0 with both
-/// columns, then row 1.
+/// Adds the products of two rows of eight levels and two columns of eight weights to their sums. Sums of row 0 come
+/// first.
 ///
 /// # Safety
 /// The machine must have FEAT_I8MM.

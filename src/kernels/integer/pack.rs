@@ -215,7 +215,7 @@ fn fill(
     }
 }
 
-/// Packs a group of terms: those of the range, after `start` terms. `four` returns the memory of a column.
+/// Packs the terms `within` a group that starts after `start` terms. `four` returns the memory of a column.
 #[inline(always)]
 fn fill_group<T>(
     weights: QuantizedWeights<'_>,

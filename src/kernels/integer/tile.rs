@@ -253,7 +253,7 @@ pub(super) fn kernels() -> &'static Kernels {
     known().next().unwrap_or(&PORTABLE)
 }
 
-/// Kernels of plain instructions that pack as those of other machines do.
+/// Kernels of plain instructions, with the packing of other machines' kernels.
 #[cfg(test)]
 pub(super) mod packed_otherwise {
     use super::*;

@@ -84,9 +84,9 @@ pub trait Compute: Declared {
         [0, 0]
     }
 
-    /// The range of integers that are moved, if outputs are real numbers though all moved inputs may hold integers:
-    /// since an argument is a fraction, or only a part of the elements is moved. The engine refuses integers of this
-    /// range that the type of the outputs does not hold.
+    /// The range of integers that are moved, if outputs are real numbers though all moved inputs may hold integers.
+    /// This happens if an argument is a fraction, or if only a part of the elements is moved. The engine refuses
+    /// integers of this range that the type of the outputs does not hold.
     fn makes_reals(&self) -> Option<[i64; 2]> {
         None
     }
@@ -133,8 +133,8 @@ pub trait Compute: Declared {
         Self::IS_RANDOM
     }
 
-    /// What runs count and keep in the function for later runs, besides random numbers: for checkpoints. None if
-    /// results depend only on the inputs. Empty before the first run.
+    /// The counts and values that runs keep in the function for later runs, besides random numbers. Checkpoints hold
+    /// them. None if results depend only on the inputs. Empty before the first run.
     fn progress(&self, state: &State) -> Option<Vec<u8>> {
         let _ = state;
         None

@@ -94,7 +94,7 @@ pub unsafe trait Operation: Send + Sync + 'static {
         let _ = (x, y);
         0
     }
-    /// What runs count and keep for later runs, as [`Compute::progress`](crate::ops::Compute::progress).
+    /// The counts and values that runs keep for later runs, as [`Compute::progress`](crate::ops::Compute::progress).
     fn progress(&self, state: &State) -> Option<Vec<u8>> {
         let _ = state;
         None

@@ -202,7 +202,7 @@ impl PlaneLayout {
         self.images.parts() * self.rows.parts() * self.columns.parts()
     }
 
-    /// The number of rows that are packed for an image, with those that several blocks pack.
+    /// The number of rows that are packed for an image. A row counts once for each block that packs it.
     pub(in super::super) fn packed_rows(&self) -> usize {
         if self.in_place { self.axes[0].len } else { self.rows.parts() * self.extents[0] }
     }
