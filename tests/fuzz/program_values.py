@@ -235,8 +235,6 @@ def share(p: Program, a: int, b: int) -> None:
         return
     x.variable.data = y.variable.data
     x.pair.data = y.pair.data
-    for n in p.sorted():
-        n.seen = None if x in n.inputs else n.seen
 
 
 @step(a=ANY, b=ANY)
@@ -249,8 +247,6 @@ def swap(p: Program, a: int, b: int) -> None:
         return
     x.variable.data, y.variable.data = y.variable.data, x.variable.data
     x.pair.data, y.pair.data = y.pair.data, x.pair.data
-    for n in p.sorted():
-        n.seen = None if x in n.inputs or y in n.inputs else n.seen
 
 
 @step(a=ANY, b=ANY, seed=SEEDS)
@@ -267,8 +263,6 @@ def narrow(p: Program, a: int, b: int, seed: int) -> None:
     for z, start in ((x, 0), (y, p.rows)):
         z.variable.data = array.narrow(0, start, p.rows)
         z.pair.data = Memory(whole.value[start : start + p.rows], part_of=whole)
-    for n in p.sorted():
-        n.seen = None if x in n.inputs or y in n.inputs else n.seen
 
 
 @step(a=ANY, need_grad=FLAG)

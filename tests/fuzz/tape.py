@@ -277,9 +277,9 @@ class Node:
         self.variable, self.pair, self.op, self.inputs = variable, pair, op, tuple(inputs)
         self.need_grad: bool | None = None
         self.persistent = self.recompute = self.is_weight = False
-        self.seen: tuple[int, ...] | None = None
+        self.seen: tuple[tuple[Memory, int], ...] | None = None
         """Versions of the inputs and of this node at the last run. None if it must be computed again."""
-        self.read: tuple[int, ...] = ()
+        self.read: tuple[tuple[Memory, int], ...] = ()
         """Versions of the inputs at the last computation."""
         self.kept: frozenset[Node] | None = frozenset()
         """Nodes from which a backward run still finds the values of this node. None for all nodes."""
@@ -309,9 +309,9 @@ class Node:
         """Yields the leaves that this node depends on."""
         return (node for node in self.above() if node.op is None)
 
-    def versions(self) -> tuple[int, ...]:
-        """Returns how often the values of the inputs and of this node have changed."""
-        return tuple(x.pair.data.root.version for x in (*self.inputs, self))
+    def versions(self) -> tuple[tuple[Memory, int], ...]:
+        """Returns the memory of the inputs and of this node, and how often its values have changed."""
+        return tuple((x.pair.data, x.pair.data.root.version) for x in (*self.inputs, self))
 
     def wanted(self) -> dict[Node, bool]:
         """Returns, for this node and all that it depends on, if a gradient flows to it."""

@@ -11,6 +11,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.solvers as S
 from kinnor import _core
+from kinnor.function import PythonFunction
 
 RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
 """Names of all classes of solvers."""
@@ -264,6 +265,57 @@ def test_a_gradient_that_is_computed_as_zero_counts_after_a_look():
     loss.forward()
     loss.backward()
     before = w.d.copy()
+    s.update()
+    assert (w.d != before).all()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("look", [*LOOKS, None])
+def test_a_gradient_that_a_user_computes_as_zero_counts_after_a_look(look, eager, whole):
+    """A gradient that a user's function computes as zero is applied, whichever way it is written."""
+
+    class Halted(PythonFunction):
+        """The identity, with a gradient of zero."""
+
+        def min_outputs(self):
+            """Declares one output."""
+            return 1
+
+        def setup_impl(self, inputs, outputs):
+            """Gives the output the shape of the input."""
+            outputs[0].reset_shape(inputs[0].shape, True)
+
+        def forward_impl(self, inputs, outputs):
+            """Copies the input."""
+            outputs[0].d = inputs[0].d
+
+        def grad_depends_output_data(self, i, o):
+            """Declares that no gradient reads the output."""
+            return False
+
+        def grad_depends_input_data(self, i, j):
+            """Declares that no gradient reads the input."""
+            return False
+
+        def backward_impl(self, inputs, outputs, propagate_down, accum):
+            """Writes zeros, or adds them."""
+            if not accum[0] and whole:
+                inputs[0].g = 0
+            else:
+                inputs[0].g[...] += 0
+
+    w = parameter(2)
+    s = solver("Sgd", w=w)
+    s.zero_grad()
+    shown = LOOKS[look](w) if look else None
+    with nn.auto_forward(eager):
+        loss = F.sum(Halted()(w))
+    loss.forward()
+    loss.backward()
+    del shown
+    before = w.d.copy()
+    s.weight_decay(0.5)
     s.update()
     assert (w.d != before).all()
 
