@@ -1,6 +1,8 @@
 //! The gradient of the weight with Winograd's algorithm: 36 sums over tiles for each pair of channels, in parts that
 //! are added in order.
 
+use std::ops::Range;
+
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT, PRODUCTS, TransformStep, WeightTransform};
 use super::uneven::{Energies, UnevenTerms};
@@ -20,6 +22,8 @@ use crate::kernels::{Float, scratch, stop};
 
 /// Weights of a 3 x 3 kernel.
 const TAPS: usize = 9;
+/// Sums of one product that a thread adds up in a row.
+const TOGETHER: usize = 64;
 
 /// The sums behind the gradient of the weight. A task adds up the blocks of a part for one group of channels.
 struct WeightGradientSums<'a, T> {
@@ -84,8 +88,12 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     // SAFETY: each task has its own sums; the rest is the caller's promise.
     parallel(tasks, |task| unsafe { all.add_up(task, sides.map(|side| side.get().cast_const()), &scales) });
     let gw = Shared::new(gw);
-    // SAFETY: each channel has its own sums and its own part of the gradient.
-    parallel(g.group * channels, |i| unsafe { all.write(i, gw.get(), accumulate) });
+    let together = EvenSplit::new(channels, channels.div_ceil((TOGETHER / of_map).max(1)));
+    parallel(g.group * together.parts(), |i| {
+        let (group, channels) = (i / together.parts(), together.part(i % together.parts()));
+        // SAFETY: each channel has its own sums and its own part of the gradient.
+        unsafe { all.write(group, channels, gw.get(), accumulate) };
+    });
     Ok(())
 }
 
@@ -165,28 +173,28 @@ impl<T: Float> WeightGradientSums<'_, T> {
         }
     }
 
-    /// Writes or adds the gradient of channel `i` of all groups. Adds up the parts and transforms the sums in double
+    /// Writes or adds the gradient of some channels of a group. Adds up the parts and transforms the sums in double
     /// precision: there are few sums, and their rounding errors would be most of the error of the result.
     ///
     /// # Safety
-    /// All sums must have been computed, and no other thread may use the sums or the gradient of the channel.
-    unsafe fn write(&self, i: usize, gw: *mut T, accumulate: bool) {
-        let &Self { g, channels, maps, of_map, sums, .. } = self;
-        let (group, c) = (i / channels, i % channels);
-        let (parts, zeros) = (self.parts.parts(), &*List::repeat(T::ZERO, of_map));
-        let (at, of_taps) = (PRODUCTS * of_map, maps * TAPS);
+    /// All sums must have been computed, and no other thread may use the sums or the gradient of these channels.
+    unsafe fn write(&self, group: usize, channels: Range<usize>, gw: *mut T, accumulate: bool) {
+        let &Self { g, maps, of_map, sums, .. } = self;
+        let row = channels.len() * of_map;
+        let (parts, zeros) = (self.parts.parts(), &*List::repeat(T::ZERO, row));
+        let (at, of_taps) = (PRODUCTS * row, maps * TAPS);
         scratch::with(at + of_taps + SLACK, |memory: &mut [f64]| {
             let (factors, memory) = memory.split_at_mut(at);
             let taps = &mut memory[..of_taps];
             let of = |part: usize, q: usize| {
-                let at = ((part * g.group + group) * PRODUCTS + q) * sums + c * of_map;
+                let at = ((part * g.group + group) * PRODUCTS + q) * sums + channels.start * of_map;
                 // SAFETY: guaranteed by the caller. Sums of no map are undefined, and no result reads them.
-                unsafe { std::slice::from_raw_parts(self.partial.get().add(at), of_map) }
+                unsafe { std::slice::from_raw_parts(self.partial.get().add(at), row) }
             };
             vectorised(
                 #[inline(always)]
                 || {
-                    for (q, row) in factors.chunks_exact_mut(of_map).enumerate() {
+                    for (q, row) in factors.chunks_exact_mut(row).enumerate() {
                         // Parts in pairs, the last one with zeros if there is no other: fewer passes over the row.
                         for first in (0..parts).step_by(2) {
                             let second = if first + 1 < parts { of(first + 1, q) } else { zeros };
@@ -200,42 +208,65 @@ impl<T: Float> WeightGradientSums<'_, T> {
                     }
                 },
             );
-            let wide = kernels::<f64>().panel() / 2;
-            for map in (0..maps).step_by(wide) {
-                let transform = WeightTransform {
-                    weights: taps[map * TAPS..].as_mut_ptr(),
-                    apart: TAPS,
-                    targets: maps - map,
-                    flipped: false,
-                    factors: factors[map..].as_mut_ptr(),
-                    factor: of_map,
-                    back: Some(false),
-                };
-                // SAFETY: the table was chosen for this machine. Rows of factors and taps are within the memory.
-                unsafe { (isa::kernels::<f64>().transform_weights)(&transform) };
-            }
-            for task in (0..parts).map(|part| part * g.group + group) {
+            for (i, c) in channels.clone().enumerate() {
                 // SAFETY: guaranteed by the caller.
-                if unsafe { self.uneven.get().add(task).read() } {
-                    let sums = self.direct.get().wrapping_add(task * self.directly + c * TAPS * of_map);
-                    for (i, tap) in taps.iter_mut().enumerate() {
-                        // SAFETY: as above.
-                        *tap += unsafe { *sums.add(i % TAPS * of_map + i / TAPS) }.real();
-                    }
+                unsafe {
+                    self.write_channel(group, c, (&mut factors[i * of_map..], row), taps, gw, accumulate)
+                };
+            }
+        });
+    }
+
+    /// Transforms the sums of one channel, and writes or adds its gradient. `factors` has the sums of the products, and
+    /// their distance.
+    ///
+    /// # Safety
+    /// As [`WeightGradientSums::write`].
+    unsafe fn write_channel(
+        &self,
+        group: usize,
+        c: usize,
+        (factors, factor): (&mut [f64], usize),
+        taps: &mut [f64],
+        gw: *mut T,
+        accumulate: bool,
+    ) {
+        let &Self { g, channels, maps, of_map, .. } = self;
+        let wide = kernels::<f64>().panel() / 2;
+        for map in (0..maps).step_by(wide) {
+            let transform = WeightTransform {
+                weights: taps[map * TAPS..].as_mut_ptr(),
+                apart: TAPS,
+                targets: maps - map,
+                flipped: false,
+                factors: factors[map..].as_mut_ptr(),
+                factor,
+                back: Some(false),
+            };
+            // SAFETY: the table was chosen for this machine. Rows of factors and taps are within the memory.
+            unsafe { (isa::kernels::<f64>().transform_weights)(&transform) };
+        }
+        for task in (0..self.parts.parts()).map(|part| part * g.group + group) {
+            // SAFETY: guaranteed by the caller.
+            if unsafe { self.uneven.get().add(task).read() } {
+                let sums = self.direct.get().wrapping_add(task * self.directly + c * TAPS * of_map);
+                for (i, tap) in taps.iter_mut().enumerate() {
+                    // SAFETY: as above.
+                    *tap += unsafe { *sums.add(i % TAPS * of_map + i / TAPS) }.real();
                 }
             }
-            let first = gw.wrapping_add((group * maps * channels + c) * TAPS).cast::<[T; TAPS]>();
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (map, taps) in taps.as_chunks::<TAPS>().0.iter().enumerate() {
-                        // SAFETY: as above.
-                        let to = unsafe { &mut *first.add(map * channels) };
-                        let before = if accumulate { to.map(T::real) } else { [0.0; TAPS] };
-                        *to = std::array::from_fn(|t| T::of(before[t] + taps[t]));
-                    }
-                },
-            );
-        });
+        }
+        let first = gw.wrapping_add((group * maps * channels + c) * TAPS).cast::<[T; TAPS]>();
+        vectorised(
+            #[inline(always)]
+            || {
+                for (map, taps) in taps.as_chunks::<TAPS>().0.iter().enumerate() {
+                    // SAFETY: as above.
+                    let to = unsafe { &mut *first.add(map * channels) };
+                    let before = if accumulate { to.map(T::real) } else { [0.0; TAPS] };
+                    *to = std::array::from_fn(|t| T::of(before[t] + taps[t]));
+                }
+            },
+        );
     }
 }
