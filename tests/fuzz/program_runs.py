@@ -425,7 +425,7 @@ def budgeted(p: Program, a: int, budget: str) -> None:
         r.variable.forward(memory_budget=amount)
     except nn.BudgetError as error:
         r.variable.forward(memory_budget=error.least)
-    p.ran([r], clear_no_need_grad=budget != "none")
+    p.ran([r], clear_no_need_grad=budget != "none", budgeted=budget != "none")
     p.add_to_zeros(r)
     r.variable.backward()
     p.went_back(r, np.ones(r.pair.data.value.shape), budget != "none")

@@ -126,11 +126,18 @@ class Program:
             if clearing or n.recompute:
                 n.pair.data.sure &= n.persistent
 
-    def ran(self, roots: list[Node], clear_buffer: bool = False, clear_no_need_grad: bool = False) -> None:
+    def ran(
+        self,
+        roots: list[Node],
+        clear_buffer: bool = False,
+        clear_no_need_grad: bool = False,
+        budgeted: bool = False,
+    ) -> None:
         """Records in the tape what a forward run of `roots` computes and clears."""
         above = list({n: None for r in roots for n in r.functions()})
         for n in above:
             n.compute()
+            n.budgeted = budgeted
         clearing = clear_buffer or clear_no_need_grad
         kept = frozenset() if clear_buffer else frozenset(roots) if clearing else None
         self.unsure(above, kept, clearing)
@@ -166,6 +173,7 @@ class Program:
         above = list(root.functions())
         if clearing or any(n.recompute or n.op in FORGETS for n in above):  # `F.forget` marks its functions
             self.unsure([n for n in above if n is not root], frozenset() if clearing else root.kept, True)
+        self.unsure([n for n in above if n is not root and n.budgeted], root.kept, True)
         if clearing:
             root.kept = frozenset()
 

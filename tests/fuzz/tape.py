@@ -283,6 +283,8 @@ class Node:
         """Versions of the inputs at the last computation."""
         self.kept: frozenset[Node] | None = frozenset()
         """Nodes from which a backward run still finds the values of this node. None for all nodes."""
+        self.budgeted = False
+        """True if the last run had a memory budget. `autodiff` may then clear values that it has read."""
         self.hooks: list[tuple[Any, float]] = []
         """Hooks on the gradient: handle and factor."""
 

@@ -366,3 +366,23 @@ def test_convolutions_run_in_a_third_of_the_memory():
     found = facts(loss, parameters + keeping // 3)
     assert found["peak"] <= parameters + keeping // 3
     assert found["extra"] <= 0.35
+
+
+def test_a_value_computed_after_a_run_under_a_budget_stays():
+    """`autodiff` recomputes values that the budget dropped, and keeps those that a later run computed."""
+    x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 6).reshape(2, 3), need_grad=True)
+    early = F.sin(x)
+    late = F.tanh(early * 3.0 + 0.5)
+    loss = F.sum(F.tanh(F.tanh(late * 2.0) * 2.0))
+    with pytest.raises(nn.BudgetError) as caught:
+        loss.forward(memory_budget=1)
+    loss.forward(memory_budget=caught.value.least)
+    loss.backward()
+    with pytest.raises(nn.ClearedError):
+        early.d  # noqa: B018
+    early.forward()
+    x.grad.zero()
+    autodiff.backward(late, nn.NdArray.from_numpy_array(np.ones(late.shape)), retain_graph=True)
+    np.testing.assert_allclose(early.d, np.sin(x.d), 1e-6)
+    slope = 3 * np.cos(x.d) * (1 - np.tanh(3 * np.sin(x.d) + 0.5) ** 2)
+    np.testing.assert_allclose(x.g, slope, 1e-4, 1e-6)

@@ -33,7 +33,7 @@ impl Clearing {
     pub(crate) fn after(&self, a: &mut Arena, f: Ix) -> Vec<usize> {
         let recomputation = self.policy.recomputation;
         let n = a.inputs(f).len();
-        let (need_grad, budgeted) = (a.passes_gradients(f), a.ran_under_budget(f));
+        let need_grad = a.passes_gradients(f);
         let mut cleared = Vec::new();
         let reads = if need_grad { rules::reads(a.facts(f), n) } else { Reads::NOTHING };
         for o in 0..a.n_outputs(f) {
@@ -58,10 +58,12 @@ impl Clearing {
             }
             self.scratch(a, v, bits);
             let visits = a.count_visit(v);
-            let flags = a.flags(v);
+            let (flags, parent) = (a.flags(v), a.parent(v));
+            // The input may have been computed again later, in a run without a budget.
+            let budgeted = a.ran_under_budget(f) && parent != NONE && a.ran_under_budget(parent);
             let fixed = flag::PERSISTENT | flag::PROHIBIT_CLEAR | flag::SCRATCH_INPLACE;
             let value = ValueFacts {
-                fixed: a.parent(v) == NONE || flags & fixed != 0 || rules::fixes_input(a.facts(f), i),
+                fixed: parent == NONE || flags & fixed != 0 || rules::fixes_input(a.facts(f), i),
                 needed: flags & flag::SCRATCH_NEED != 0,
                 recompute: flags & flag::RECOMPUTE != 0,
                 existed: recomputation && !budgeted && flags & flag::SCRATCH_RESTORED == 0,
