@@ -173,7 +173,9 @@ class Program:
         above = list(root.functions())
         if clearing or any(n.recompute or n.op in FORGETS for n in above):  # `F.forget` marks its functions
             self.unsure([n for n in above if n is not root], frozenset() if clearing else root.kept, True)
-        self.unsure([n for n in above if n is not root and n.budgeted], root.kept, True)
+        for n in above:
+            if n is not root and n.budgeted and n.op not in SHARED:
+                n.pair.data.sure &= n.persistent
         if clearing:
             root.kept = frozenset()
 
