@@ -1,12 +1,13 @@
 """Checks of plain arguments. Each raises an error with a uniform text if the argument does not fit."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice, pairwise
 from operator import index
 from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._core import CallError, Error, ParameterError, RangeError
 
 LEVELS = 128
@@ -23,11 +24,27 @@ def flag(op: str, name: str, value: Any) -> bool:
     raise CallError(f"{op}: expected `{name}` to be True or False, got {value!r}")
 
 
+def is_truth(value: Any) -> bool:
+    """True for True and False, which are no numbers; always False under NNabla's names.
+
+    A truth value among numbers is mostly meant for another argument, as in `slice(x, True)`.
+    """
+    return (value is True or value is False) and not _core.is_nnabla()
+
+
 def number(op: str, name: str, value: Any) -> Any:
     """The argument, unchanged. Raises CallError unless it is a real number or an array of shape ()."""
-    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf":
+    if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "biuf" and not is_truth(value):
         return value
     raise CallError(f"{op}: expected `{name}` to be a number, got {value!r}")
+
+
+def arrays(op: str, **given: Any) -> None:
+    """Raises CallError unless each of the arguments is a Variable or an NdArray."""
+    for name, value in given.items():
+        if not isinstance(value, (_core.Variable, _core.NdArray)):
+            expected = f"`{name}` to be a Variable or an NdArray"
+            raise CallError(f"{op}: expected {expected}, got {type(value).__name__}")
 
 
 def whole(op: str, name: str, value: Any) -> int:
@@ -43,7 +60,10 @@ def as_whole(value: Any) -> int | None:
 
     >>> as_whole(16 / 2), as_whole(2.5), as_whole("8")
     (8, None, None)
+    >>> as_whole(True)
     """
+    if (value is True or value is False) and not _core.is_nnabla():  # As `is_truth`, which takes longer to call.
+        return None
     if hasattr(value, "__index__"):
         try:
             return index(value)
@@ -88,6 +108,15 @@ def callee(op: str, name: str, value: Any) -> Any:
     if callable(value):
         return value
     raise CallError(f"{op}: expected `{name}` to be something to call, got {value!r}")
+
+
+def mapping(op: str, name: str, value: Any) -> dict[str, Any]:
+    """The argument as a dict, empty for None. Raises CallError unless it is a mapping or None."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise CallError(f"{op}: expected `{name}` to be a dict or None, got {value!r}")
 
 
 def text(op: str, name: str, value: Any) -> str:

@@ -243,9 +243,10 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
     """
 
     def __init__(self, w: Variable, dim: int = 0, eps: float = 1e-12) -> None:
+        _check.arrays("WeightNormalizationScaleInitializer", w=w)
         self.w = w
-        self.dim = dim
-        self.eps = eps
+        self.dim = _check.whole("WeightNormalizationScaleInitializer", "dim", dim)
+        self.eps = _check.number("WeightNormalizationScaleInitializer", "eps", eps)
 
     def __repr__(self) -> str:
         return f"WeightNormalizationScaleInitializer(dim={self.dim}, eps={self.eps})"
@@ -275,7 +276,7 @@ def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Sequence[int] 
     Source:
         He, Zhang, Ren, Sun: Delving deep into rectifiers, 2015.
     """
-    return sqrt(2.0 / _fan("calc_normal_std_he_forward", inmaps, kernel))
+    return sqrt(2.0 / _fan("calc_normal_std_he_forward", kernel, inmaps=inmaps))
 
 
 def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> float:
@@ -292,7 +293,7 @@ def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Sequence[int]
     Source:
         He, Zhang, Ren, Sun: Delving deep into rectifiers, 2015.
     """
-    return sqrt(2.0 / _fan("calc_normal_std_he_backward", outmaps, kernel))
+    return sqrt(2.0 / _fan("calc_normal_std_he_backward", kernel, outmaps=outmaps))
 
 
 def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> float:
@@ -309,7 +310,7 @@ def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1
     Source:
         Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks, 2010.
     """
-    return sqrt(2.0 / _fan("calc_normal_std_glorot", inmaps + outmaps, kernel))
+    return sqrt(2.0 / _fan("calc_normal_std_glorot", kernel, inmaps=inmaps, outmaps=outmaps))
 
 
 def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (1, 1)) -> tuple[float, float]:
@@ -326,12 +327,15 @@ def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Sequence[int] = (
     Source:
         Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks, 2010.
     """
-    limit = sqrt(6.0 / _fan("calc_uniform_lim_glorot", inmaps + outmaps, kernel))
+    limit = sqrt(6.0 / _fan("calc_uniform_lim_glorot", kernel, inmaps=inmaps, outmaps=outmaps))
     return -limit, limit
 
 
-def _fan(op: str, maps: int, kernel: Sequence[int]) -> int:
-    """The fan: number of maps times number of kernel taps."""
+def _fan(op: str, kernel: Sequence[int], **given: int) -> int:
+    """The fan: number of all maps times number of kernel taps."""
+    maps = sum(_check.number(op, name, value) for name, value in given.items())
+    if not hasattr(kernel, "__len__"):
+        raise CallError(f"{op}: expected `kernel` to be a sequence of lengths, got {kernel!r}")
     fan = prod(kernel) * maps
     if not 1 <= fan < inf:
         raise RangeError(f"{op}: expected numbers of maps and a kernel above 0, got {maps} maps and kernel {kernel}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .. import _core
+from .._check import arrays, count, is_truth
 from .._core import NdArray, ShapeError, Variable
 
 __all__ = ["multi_head_attention"]
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 T = TypeVar("T", Variable, NdArray)
 
 f = _core.functions
+
+INPUTS = (
+    "query",
+    "q_weight",
+    "k_weight",
+    "v_weight",
+    "attn_bias_k",
+    "attn_bias_v",
+    "additive_mask",
+    "key_padding_mask",
+)
+"""Names of the inputs that are read before an operation checks them."""
 
 
 def multi_head_attention(
@@ -123,10 +136,19 @@ def attended(
     key_padding_mask: T | None = None,
 ) -> tuple[T, Callable[[], T]]:
     """The output of `multi_head_attention`, and a function that computes the weights."""
+    op = "multi_head_attention"
+    if is_truth(num_heads):
+        count(op, "num_heads", num_heads)
+    inputs = (query, q_weight, k_weight, v_weight, attn_bias_k, attn_bias_v, additive_mask, key_padding_mask)
+    for at, x in enumerate(inputs):
+        if x is not None and not isinstance(x, (Variable, NdArray)):
+            arrays(op, **{INPUTS[at]: x})
     for name, weight in (("q_weight", q_weight), ("k_weight", k_weight), ("v_weight", v_weight)):
         if weight.ndim != 2 or num_heads < 1 or weight.shape[1] % num_heads != 0:
             expected = f"`{name}` with two axes, the last a multiple of {num_heads} heads"
             raise ShapeError(f"multi_head_attention: expected {expected}, got shape {tuple(weight.shape)}")
+    if query.ndim != 3:
+        raise ShapeError(f"{op}: expected `query` of shape (targets, batch, width), got shape {tuple(query.shape)}")
     targets, batch, _ = query.shape
     width, depth = q_weight.shape[1] // num_heads, v_weight.shape[1] // num_heads
     q = f.affine(query, q_weight, q_bias, base_axis=2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import _core
-from .._check import as_whole, flag
+from .._check import arrays, as_whole, flag, is_truth
 from .._core import ArgumentError, CallError, GraphError, NdArray, RangeError, Variable
 from ..context import Context, context_scope
 from . import matmul
@@ -125,7 +125,7 @@ def slice(
         array([[1., 3.]], dtype=float32)
     """
     if not isinstance(x, (Variable, NdArray)):
-        raise CallError(f"slice: expected `x` to be a Variable or an NdArray, got {type(x).__name__}")
+        arrays("slice", x=x)
     given = [entries(name, each) for name, each in (("start", start), ("stop", stop), ("step", step))]
     result: T = f.slice(x, *(of_last_axes(len(x.shape), each) for each in given), outputs=outputs)
     return result
@@ -245,7 +245,8 @@ def clip_by_value(x: T, min: T | float, max: T | float) -> T:
         array([-1. ,  0.5,  1. ], dtype=float32)
     """
     for name, bound in (("min", min), ("max", max)):
-        if not isinstance(bound, (int, float, np.number, Variable, NdArray)):
+        is_known = isinstance(bound, (float, int, np.number, Variable, NdArray))
+        if not is_known or (type(bound) is bool and is_truth(bound)):
             raise CallError(f"clip_by_value: expected `{name}` to be a number, a Variable or an NdArray, got {bound!r}")
     arrays = (Variable, NdArray)
     above = f.maximum2(x, min) if isinstance(min, arrays) else f.maximum_scalar(x, float(min))
@@ -276,9 +277,11 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
         >>> F.clip_by_norm(x, 10.0).data
         array([3., 4.], dtype=float32)
     """
+    if not isinstance(x, (Variable, NdArray)):
+        arrays("clip_by_norm", x=x)
     # The norm is compared but never squared or multiplied, so that no intermediate result overflows.
     result: T
-    if isinstance(clip_norm, (int, float, np.number)):
+    if isinstance(clip_norm, (int, float, np.number)) and not is_truth(clip_norm):
         if not clip_norm > 0:
             raise ArgumentError(f"clip_by_norm: expected `clip_norm` to be positive, got {clip_norm}")
         ndim = len(x.shape)
@@ -298,7 +301,8 @@ def clip_by_norm(x: T, clip_norm: T | float, axis: int | Sequence[int] | None = 
         is_inside = without_gradient(f.less_equal(f.maximum2(f.norm(x, 2.0, axis, True), x), clip_norm))
         result = f.where(is_inside, x, clip_norm * f.norm_normalization(x, 2.0, axis, 0.0))
     else:
-        raise CallError(f"clip_by_norm: expected a number, a Variable or an NdArray as clip_norm, got {clip_norm!r}")
+        expected = "`clip_norm` to be a number, a Variable or an NdArray"
+        raise CallError(f"clip_by_norm: expected {expected}, got {clip_norm!r}")
     return result
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .. import _core
-from .._core import ArgumentError, NdArray, ShapeError, Variable
+from .. import _check, _core
+from .._core import ArgumentError, CallError, NdArray, ShapeError, Variable
 from .constants import with_constant
 
 if TYPE_CHECKING:
@@ -22,9 +22,15 @@ T = TypeVar("T", Variable, NdArray)
 f = _core.functions
 
 
-def pair(given: int | Sequence[int]) -> list[int]:
+def integers(name: str, given: int | Sequence[int]) -> list[int]:
+    """A list of integers, from one or several."""
+    numbers = given if isinstance(given, (list, tuple)) else np.ravel(np.asarray(given, object))
+    return [_check.whole("patch_correlation", name, n) for n in numbers]
+
+
+def pair(name: str, given: int | Sequence[int]) -> list[int]:
     """A list of two integers, from one or two."""
-    numbers = [int(v) for v in np.ravel(given)]
+    numbers = integers(name, given)
     return numbers * 2 if len(numbers) == 1 else numbers
 
 
@@ -70,12 +76,18 @@ def patch_correlation(
         >>> y.d.squeeze().tolist()
         [[0.0, 6.0, 6.0, 6.0], [6.0, 6.0, 6.0, 6.0], [6.0, 6.0, 6.0, 0.0]]
     """
+    _check.arrays("patch_correlation", x1=x1, x2=x2)
     if x1.ndim != 4 or x1.shape != x2.shape:
         raise ShapeError(
             f"patch_correlation: expected images of one shape with four axes, got shapes {x1.shape}, {x2.shape}"
         )
-    pairs = [pair(given) for given in (patch, shift, patch_step, shift_step)]
-    sides = [int(p) for p in np.ravel(padding)]
+    pairs = [
+        pair("patch", patch),
+        pair("shift", shift),
+        pair("patch_step", patch_step),
+        pair("shift_step", shift_step),
+    ]
+    sides = integers("padding", padding)
     if len(sides) == 1:
         sides *= 4
     elif len(sides) == 2:
@@ -130,6 +142,7 @@ def onnx_non_max_suppression(
         >>> y.d.tolist()
         [[0, 0, 1], [0, 0, 2]]
     """
+    _check.arrays("onnx_non_max_suppression", boxes=boxes, scores=scores)
     fits = boxes.ndim == scores.ndim == 3 and boxes.shape[2] == 4
     if not fits or (boxes.shape[0], boxes.shape[1]) != (scores.shape[0], scores.shape[2]):
         raise ShapeError(
@@ -207,6 +220,16 @@ def onnx_resize(
         >>> F.onnx_resize(x, scales=[2.0]).data
         array([1., 1., 2., 2.], dtype=float32)
     """
+    _check.arrays("onnx_resize", x=x)
+    for name, numbers in (("roi", roi), ("scales", scales), ("sizes", sizes)):
+        if not hasattr(numbers, "__len__"):
+            raise CallError(f"onnx_resize: expected `{name}` to be a sequence of numbers, got {numbers!r}")
+    for name, value in (
+        ("cubic_coeff_a", cubic_coeff_a),
+        ("exclude_outside", exclude_outside),
+        ("extrapolation_value", extrapolation_value),
+    ):
+        _check.number("onnx_resize", name, value)
     for name, given, known in (
         ("mode", mode, MODES),
         ("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .. import _core
+from .. import _check, _core
 from .._core import ArgumentError, CallError, NdArray, PythonFunction, Variable
 from .composed import batch_normalization, check_statistics
 
@@ -96,6 +96,9 @@ def sync_batch_normalization(
         array([[-1., -1.],
                [ 1.,  1.]], dtype=float32)
     """
+    _check.text("sync_batch_normalization", "group", group)
+    if comm is not None and not hasattr(comm, "size"):
+        raise CallError(f"sync_batch_normalization: expected `comm` to be a communicator or None, got {comm!r}")
     if batch_stat and getattr(comm, "size", 1) != 1:
         if not over_processes:
             raise CallError(f"sync_batch_normalization: expected a communicator of Kinnor, got {comm!r}")
@@ -224,6 +227,8 @@ def vat_noise(x: Variable, w: Variable, base_axis: int = 1, eps: float = 1.0) ->
         >>> y.d
         array([[6., 8.]], dtype=float32)
     """
+    _check.arrays("vat_noise", x=x, w=w)
+    base_axis, eps = _check.whole("vat_noise", "base_axis", base_axis), _check.number("vat_noise", "eps", eps)
     if x.shape != w.shape:
         raise _core.ShapeError(f"vat_noise: expected x and w of one shape, got shapes {x.shape}, {w.shape}")
     base = base_axis + x.ndim if base_axis < 0 else base_axis

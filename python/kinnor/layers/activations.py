@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .. import _check
 from .. import functions as F
 from ..core import Module
 from ..initializer import ConstantInitializer
@@ -32,7 +33,7 @@ class Activation(Module):
     """
 
     def __init__(self, function: Callable[[Variable], Variable]) -> None:
-        self.function = function
+        self.function = _check.callee("Activation", "function", function)
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
@@ -100,7 +101,7 @@ class ELU(FunctionLayer):
     ARGUMENT = "alpha"
 
     def __init__(self, alpha: float = 1.0) -> None:
-        self.alpha = alpha
+        self.alpha = _check.number("ELU", "alpha", alpha)
 
 
 class LeakyReLU(FunctionLayer):
@@ -119,7 +120,7 @@ class LeakyReLU(FunctionLayer):
     ARGUMENT = "alpha"
 
     def __init__(self, alpha: float = 0.1) -> None:
-        self.alpha = alpha
+        self.alpha = _check.number("LeakyReLU", "alpha", alpha)
 
 
 class LogSoftmax(FunctionLayer):
@@ -138,7 +139,7 @@ class LogSoftmax(FunctionLayer):
     ARGUMENT = "axis"
 
     def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
+        self.axis = _check.whole("LogSoftmax", "axis", axis)
 
 
 class Softmax(FunctionLayer):
@@ -157,7 +158,7 @@ class Softmax(FunctionLayer):
     ARGUMENT = "axis"
 
     def __init__(self, axis: int = -1) -> None:
-        self.axis = axis
+        self.axis = _check.whole("Softmax", "axis", axis)
 
 
 class Softplus(FunctionLayer):
@@ -176,7 +177,7 @@ class Softplus(FunctionLayer):
     ARGUMENT = "beta"
 
     def __init__(self, beta: float = 1.0) -> None:
-        self.beta = beta
+        self.beta = _check.number("Softplus", "beta", beta)
 
 
 class PReLU(Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .._check import is_truth
 from .._core import CallError, NdArray, RangeError, ShapeError, Variable
 from ..parametric_functions.arguments import sizes
 
@@ -29,7 +30,7 @@ def whole(op: str, argument: str, value: int) -> int:
 
 def each_axis(op: str, argument: str, value: int | Sequence[int], n_axes: int, least: int = 0) -> tuple[int, ...]:
     """A whole number for each spatial axis, of one number for all of them or one for each."""
-    given: Any = (value,) * n_axes if isinstance(value, int) else value
+    given: Any = (value,) * n_axes if isinstance(value, int) and not is_truth(value) else value
     try:
         numbers = tuple(int(n) for n in given)
     except (TypeError, ValueError):

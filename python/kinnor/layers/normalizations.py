@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from .. import functions as F
+from .._check import number
 from .._core import ShapeError
 from ..core import Module
 from ..initializer import ConstantInitializer
@@ -84,7 +85,8 @@ class BatchNorm(_ShiftAndScale):
         self, num_features: int, eps: float = 1e-5, decay_rate: float = 0.9, affine: bool = True, *, ndim: int = 4
     ) -> None:
         op = type(self).__name__
-        self.num_features, self.eps, self.decay_rate = whole(op, "num_features", num_features), eps, decay_rate
+        self.num_features = whole(op, "num_features", num_features)
+        self.eps, self.decay_rate = number(op, "eps", eps), number(op, "decay_rate", decay_rate)
         shape = (1, self.num_features, *(1,) * (whole(op, "ndim", ndim) - 2))
         self._set(shape, affine)
         self.mean = self._made("mean", shape, 0.0, need_grad=False)
@@ -157,7 +159,7 @@ class LayerNorm(_ShiftAndScale):
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, affine: bool = True) -> None:
         self.normalized_shape = sizes("LayerNorm", "normalized_shape", normalized_shape, single=True)
-        self.eps = eps
+        self.eps = number("LayerNorm", "eps", eps)
         self._set(self.normalized_shape, affine)
 
     def extra_repr(self) -> str:
@@ -216,7 +218,7 @@ class GroupNorm(_ShiftAndScale):
         self.num_groups = whole("GroupNorm", "num_groups", num_groups)
         self.num_channels = whole("GroupNorm", "num_channels", num_channels)
         multiple("GroupNorm", "`num_channels`", self.num_channels, self.num_groups, "num_groups")
-        self.eps = eps
+        self.eps = number("GroupNorm", "eps", eps)
         self._set((self.num_channels,), affine)
 
     def extra_repr(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from .. import _check
 from .. import functions as F
 from .._core import ShapeError
 from ..core import Module
@@ -91,7 +92,7 @@ class Flatten(Module):
     """
 
     def __init__(self, start_axis: int = 1) -> None:
-        self.start_axis = start_axis
+        self.start_axis = _check.whole("Flatten", "start_axis", start_axis)
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import functions as F
+from .._check import callee, mapping, whole
 from .._core import RangeError, ShapeError
 from .._python_functions.attention import attended
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
@@ -201,7 +202,7 @@ def parameters_of_heads(
     Returns:
         The four weights, and the others by name.
     """
-    init = dict(param_init or {})
+    init = mapping(op, "param_init", param_init)
     known = [f"{n}_{what}" for what in ("weight", "bias") for n in _NAMES] + ["attn_bias_k", "attn_bias_v"]
     unknown = [name for name in init if name not in known]
     if unknown:
@@ -290,6 +291,8 @@ def transformer(
         >>> y.shape
         (5, 2, 8)
     """
+    num_encoder_layers = whole("transformer", "num_encoder_layers", num_encoder_layers)
+    num_decoder_layers = whole("transformer", "num_decoder_layers", num_decoder_layers)
     for what, x in (("src", src), ("tgt", tgt)):
         check_input("transformer", x, min_ndim=3)
         if x.shape[1:] != (src.shape[1], embed_dim):
@@ -494,7 +497,8 @@ class _Layer:
         place: int,
     ) -> Variable:
         """The feed-forward part: two affine layers, with residual connection and layer normalization."""
-        hidden = (activation or F.relu)(self.affine(x, dim_feedforward, 1))
+        function = F.relu if activation is None else callee("transformer", "activation", activation)
+        hidden = function(self.affine(x, dim_feedforward, 1))
         return self.normalized(x + self.dropped(self.affine(self.dropped(hidden), embed_dim, 2)), place)
 
     def affine(self, x: Variable, outputs: int, place: int) -> Variable:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._check import count
+from .._check import count, number
 from .._core import RangeError
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class ALS:
         """
         op = "ALS.solve"
         rank = count(op, "rank", rank)
+        stopping_criterion = number(op, "stopping_criterion", stopping_criterion)
+        lambda_reg = number(op, "lambda_reg", lambda_reg)
         if X.ndim < 2:
             raise RangeError(f"{op}: expected an array of two axes or more, got shape {X.shape}")
         rng = np.random.RandomState(313) if rng is None else rng

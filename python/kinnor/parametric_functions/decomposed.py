@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import functions as F
-from .._check import count
+from .._check import callee, count
 from .._core import ParameterError, Variable
 from ..parameter import get_parameter, get_parameter_or_create, set_parameter
 from .arguments import Filters, Matrix, bias
@@ -254,7 +254,9 @@ def cpd3_convolution(
 def _whole(op: str, weights: Weights, init: Initializer | None, rng: RandomState | None) -> NDArray[Any]:
     """The initial weight to factorize."""
     given = weights.initializer(init, rng)
-    found = np.asarray(given if isinstance(given, np.ndarray) else given(list(weights.shape)))
+    found = np.asarray(
+        given if isinstance(given, np.ndarray) else callee(op, "initializer", given)(list(weights.shape))
+    )
     if found.size != prod(weights.shape):
         raise ParameterError(f"{op}: expected initial values of shape {weights.shape}, got shape {found.shape}")
     return found

@@ -106,7 +106,7 @@ def _min_max(parameter: Variable, x: str, given: dict[str, Any], outputs: list[A
 
 def _pruned(parameter: Variable, x: str, given: dict[str, Any], outputs: list[Any]) -> Any:
     """Sets the smallest elements of a parameter to zero, at the rate `rate_x`."""
-    return F.prune(parameter, rate=given[f"rate_{x}"], outputs=outputs)
+    return F.prune(parameter, given[f"rate_{x}"], outputs=outputs)
 
 
 TRANSFORMS = (

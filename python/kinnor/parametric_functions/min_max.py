@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .. import functions as F
+from .._check import is_truth
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
 from .arguments import check_input
@@ -86,7 +87,7 @@ def min_max_quantize(
 
 def _level(op: str, x: Variable, name: str, level: Any) -> Variable:
     """A quantization level as a parameter, or the variable that was given."""
-    if isinstance(level, (int, float)):
+    if isinstance(level, (int, float)) and not is_truth(level):
         return get_parameter_or_create(name, (1,) * x.ndim, np.array(level).reshape((1,) * x.ndim), False, False)
     check_input(op, level, min_ndim=0)
     return cast("Variable", level)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from .. import functions as F
-from .._core import RangeError
+from .._check import mapping
+from .._core import CallError, RangeError
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
 from .arguments import check_input, index_of_axis, sizes
@@ -250,6 +252,8 @@ def statistics(
 def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
     """The input's shape with all axes except `axes` set to 1."""
     check_input(op, inp)
+    if not isinstance(axes, Iterable):
+        raise CallError(f"{op}: expected `axes` to be a sequence of axes, got {axes!r}")
     kept = [index_of_axis(op, inp, axis) for axis in axes]
     return [size if axis in kept else 1 for axis, size in enumerate(inp.shape)]
 
@@ -258,7 +262,7 @@ def _known(
     op: str, param_init: Mapping[str, Initializer] | None, names: tuple[str, ...] = ("beta", "gamma")
 ) -> Mapping[str, Initializer]:
     """The checked argument `param_init`. Raises RangeError for unknown names."""
-    init = param_init or {}
+    init = mapping(op, "param_init", param_init)
     unknown = [key for key in init if key not in names]
     if unknown:
         raise RangeError(f"{op}: expected `param_init` for {', '.join(names)}, got one for {unknown[0]!r}")

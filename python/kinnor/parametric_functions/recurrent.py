@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import functions as F
+from .._check import arrays, text
 from .._core import RangeError, ShapeError, Variable
 from ..initializer import ConstantInitializer, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import get_parameter_or_create
@@ -124,7 +125,7 @@ class LSTMCell:
     ) -> None:
         shape = sizes("LSTMCell", "(batch_size, state_size)", (batch_size, state_size))
         self.batch_size, self.state_size = shape
-        self.name = name
+        self.name = None if name is None else text("LSTMCell", "name", name)
         self.h = _state("h", h, shape)
         self.c = _state("c", c, shape)
 
@@ -161,6 +162,7 @@ def _state(what: str, given: Variable | None, shape: tuple[int, ...]) -> Variabl
         zeros = Variable(shape)
         zeros.data.zero()
         return zeros
+    arrays("LSTMCell", **{what: given})
     if given.shape != shape:
         raise ShapeError(f"LSTMCell: expected `{what}` of shape {shape}, got shape {given.shape}")
     return given
@@ -282,6 +284,7 @@ def lstm(
         ((5, 2, 4), (1, 1, 2, 4), (1, 1, 2, 4))
     """
     stack = Stack("lstm", x, h, bidirectional, gates=4)
+    arrays("lstm", h=h, c=c)
     if c.shape != h.shape:
         raise ShapeError(f"lstm: expected `c` of the shape {h.shape} of `h`, got shape {c.shape}")
     w0, w, b = stack.parameters(w0_init, w_init, b_init, rng, with_bias, fix_parameters)

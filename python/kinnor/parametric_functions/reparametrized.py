@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import functions as F
+from .._check import count, number
 from ..initializer import NormalInitializer, WeightNormalizationScaleInitializer
 from ..parameter import get_parameter_or_create
 from .arguments import check_input, index_of_axis
@@ -61,7 +62,9 @@ def spectral_norm(
     dim = index_of_axis(op, w, dim)
     init = NormalInitializer() if u_init is None else u_init
     u = get_parameter_or_create("u", (w.shape[dim],), init, False, False)
-    normalized: Variable = F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
+    normalized: Variable = F.spectral_norm(
+        w, u, dim=dim, itr=count(op, "itr", itr), eps=number(op, "eps", eps), test=test
+    )
     return normalized
 
 
