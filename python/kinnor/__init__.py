@@ -50,17 +50,6 @@ from ._core import (
 from ._foreign_attributes import attach as _attach_foreign_attributes
 from .context import Context, autocast, context_scope, get_current_context, set_default_context
 from .display import attach as _attach_display
-from .grad_mode import no_grad
-from .hooks import (
-    set_function_post_hook,
-    set_function_pre_hook,
-    set_solver_post_hook,
-    set_solver_pre_hook,
-    unset_function_post_hook,
-    unset_function_pre_hook,
-    unset_solver_post_hook,
-    unset_solver_pre_hook,
-)
 from .modes import (
     auto_forward,
     get_auto_forward,
@@ -79,8 +68,6 @@ from .parameter import (
     parameter_scope,
     save_parameters,
 )
-from .placement import place
-from .random import seed
 from .system import (
     array_classes,
     available_contexts,
@@ -112,6 +99,7 @@ if TYPE_CHECKING:
     from . import ext_utils as ext_utils
     from . import function as function
     from . import functions as functions
+    from . import grad_mode as grad_mode
     from . import graph_def as graph_def
     from . import hooks as hooks
     from . import initializer as initializer
@@ -140,13 +128,24 @@ if TYPE_CHECKING:
     from .core import ModuleDict as ModuleDict
     from .core import ModuleList as ModuleList
     from .core import Sequential as Sequential
+    from .grad_mode import no_grad as no_grad
+    from .hooks import set_function_post_hook as set_function_post_hook
+    from .hooks import set_function_pre_hook as set_function_pre_hook
+    from .hooks import set_solver_post_hook as set_solver_post_hook
+    from .hooks import set_solver_pre_hook as set_solver_pre_hook
+    from .hooks import unset_function_post_hook as unset_function_post_hook
+    from .hooks import unset_function_pre_hook as unset_function_pre_hook
+    from .hooks import unset_solver_post_hook as unset_solver_post_hook
+    from .hooks import unset_solver_pre_hook as unset_solver_pre_hook
     from .logger import logger as logger
     from .model import Model as Model
     from .model import load as load
     from .model import save as save
     from .nnp import ProtoVariable as ProtoVariable
     from .pictures import show as show
+    from .placement import place as place
     from .profiling import profile as profile
+    from .random import seed as seed
     from .report import plan_report as plan_report
     from .symbolic import grad as grad
     from .training import fit as fit
@@ -236,7 +235,9 @@ LAZY = (
     "ext_utils",
     "function",
     "functions",
+    "grad_mode",
     "graph_def",
+    "hooks",
     "initializer",
     "layers",
     "learning_rate_scheduler",
@@ -248,7 +249,9 @@ LAZY = (
     "onnx",
     "parametric_functions",
     "pictures",
+    "placement",
     "profiling",
+    "random",
     "solver",
     "solvers",
     "tensorboard",
@@ -270,11 +273,22 @@ LAZY_NAMES = {
     "grad": "symbolic",
     "load": "model",
     "load_checkpoint": "checkpoint",
+    "no_grad": "grad_mode",
+    "place": "placement",
     "plan_report": "report",
     "profile": "profiling",
     "save": "model",
     "save_checkpoint": "checkpoint",
+    "seed": "random",
+    "set_function_post_hook": "hooks",
+    "set_function_pre_hook": "hooks",
+    "set_solver_post_hook": "hooks",
+    "set_solver_pre_hook": "hooks",
     "show": "pictures",
+    "unset_function_post_hook": "hooks",
+    "unset_function_pre_hook": "hooks",
+    "unset_solver_post_hook": "hooks",
+    "unset_solver_pre_hook": "hooks",
 }
 """Names of the package that are imported from a submodule on first access."""
 
@@ -342,7 +356,9 @@ if not TYPE_CHECKING:  # Type checkers see the names themselves, and report any 
             import importlib
 
             if name in LAZY_NAMES:
-                return getattr(importlib.import_module(f"{__name__}.{LAZY_NAMES[name]}"), name)
+                found = getattr(importlib.import_module(f"{__name__}.{LAZY_NAMES[name]}"), name)
+                globals()[name] = found  # The next access takes no longer than that to other names.
+                return found
             module = importlib.import_module(f"{__name__}.{name}")
             # NNabla has a logger object under this name.
             return module.logger if name == "logger" else module

@@ -103,25 +103,23 @@ class Size(int):
         return int, (int(self),)
 
 
-class _Absent:
-    """A descriptor that raises AttributeError, so that `hasattr` is False.
+class _Absent(str):
+    """A descriptor that raises AttributeError, so that `hasattr` is False. It is the name of the attribute.
 
-    Unlike `__getattr__` it leaves the access to other attributes as fast as it is.
+    Unlike `__getattr__` it leaves the access to other attributes as fast as it is. As text, it is quick to make.
     """
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ()
 
     def __get__(self, holder: Any, kind: type | None = None) -> NoReturn:
         """Raises AttributeError with the text to write in Kinnor."""
         from . import _foreign_names  # On a mistake only, not on import.
 
+        name = str(self)
         is_array = issubclass(type(holder) if kind is None else kind, NdArray)
-        text = (_foreign_names.ARRAY if is_array else _foreign_names.VARIABLE)[self.name]
-        whole = f"{('NdArray' if is_array else 'Variable')!r} object has no attribute {self.name!r}; write {text}"
-        raise AttributeError(whole, name=self.name, obj=holder)
+        text = (_foreign_names.ARRAY if is_array else _foreign_names.VARIABLE)[name]
+        whole = f"{('NdArray' if is_array else 'Variable')!r} object has no attribute {name!r}; write {text}"
+        raise AttributeError(whole, name=name, obj=holder)
 
 
 def attach() -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from . import _core, random
+from ._check import explained
 from ._core import CallError, NdArray, ParameterError
-from ._explained import explained
 from .files import parameter_file
 from .files.atomic import replacing, steadily
 from .parameter import get_parameters

@@ -9,9 +9,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._check import items
+from ._check import explained, items
 from ._core import CallError, GraphError, RangeError
-from ._explained import explained
 from .modes import Scope
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from . import _check
+from ._check import explained
 from ._core import CallError, RangeError
-from ._explained import explained
 from ._suggest import absent, lacks
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import threading
 import weakref
+from _thread import get_ident
 from contextlib import ContextDecorator
-from threading import get_ident
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from . import _check, _core
 from ._core import CallError, GraphError
@@ -23,6 +22,12 @@ from ._core import CallError, GraphError
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from typing import ParamSpec, TypeVar
+
+    _P = ParamSpec("_P")
+    """The parameters of a decorated function."""
+    _R = TypeVar("_R")
+    """The result of a decorated function."""
 
 __all__ = [
     "auto_forward",
@@ -34,11 +39,6 @@ __all__ = [
     "set_auto_forward",
     "set_global_recompute",
 ]
-
-P = ParamSpec("P")
-"""The parameters of a decorated function."""
-R = TypeVar("R")
-"""The result of a decorated function."""
 
 _modules = sys.modules
 
@@ -77,6 +77,8 @@ def check_owner(scope: str, owners: list[Any]) -> None:
         other = owners.pop() if owners else here
     title = None
     if isinstance(other, int):
+        import threading  # On a mistake only, not on import.
+
         title = next((f"thread {thread.name!r}" for thread in threading.enumerate() if thread.ident == other), None)
     elif (task := other()) is not None and not task.done():
         title = f"task {task.get_name()!r}"
@@ -173,9 +175,9 @@ class recompute(Scope):
 
 
 @overload
-def recompute_fn(recompute_: bool = True) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def recompute_fn(recompute_: bool = True) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
 @overload
-def recompute_fn(recompute_: Callable[P, R]) -> Callable[P, R]: ...
+def recompute_fn(recompute_: Callable[_P, _R]) -> Callable[_P, _R]: ...
 def recompute_fn(recompute_: Any = True) -> Any:
     """Decorate a function so that it runs within `recompute(recompute_)`.
 
@@ -188,11 +190,11 @@ def recompute_fn(recompute_: Any = True) -> Any:
     if callable(recompute_):
         return recompute_fn(True)(recompute_)
 
-    def decorate(f: Callable[P, R]) -> Callable[P, R]:
+    def decorate(f: Callable[_P, _R]) -> Callable[_P, _R]:
         """Decorates a function."""
 
         @functools.wraps(f)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
             """Calls the function within `recompute(recompute_)`."""
             with recompute(recompute_):
                 return f(*args, **kwargs)

@@ -5,7 +5,7 @@ The engine has its own generator for random functions.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._check import as_whole, whole
@@ -102,17 +102,6 @@ def _checked(value: int) -> int:
     return value
 
 
-class _Position(NamedTuple):
-    """How far the runs of a function have come."""
-
-    name: str
-    """The function's type."""
-    drawn: int
-    """The count of random numbers it has drawn."""
-    progress: bytes | None
-    """The counts and values that its runs keep for later runs. None if it keeps nothing."""
-
-
 def _counting_functions(outputs: Iterable[Variable]) -> list[Function]:
     """The functions of a graph with a seed of their own, or that count their runs, in the order of their runs."""
     found: dict[Function, None] = {}
@@ -137,12 +126,17 @@ def positions(outputs: Iterable[Variable]) -> list[Any]:
     ]
 
 
-def _of_json(name: str, drawn: Any, progress: str | None = None) -> _Position:
-    """An entry of `positions`. Raises ValueError or TypeError if it is of no function."""
+def _of_json(name: str, drawn: Any, progress: str | None = None) -> tuple[str, int, bytes | None]:
+    """An entry of `positions`. Raises ValueError or TypeError if it is of no function.
+
+    Returns:
+        The function's type, the count of random numbers it has drawn, and the counts and values that its runs keep for
+        later runs, None if it keeps nothing.
+    """
     count = as_whole(drawn)
     if count is None or not 0 <= count < 2**64:
         raise ValueError(name)
-    return _Position(name, count, None if progress is None else bytes.fromhex(progress))
+    return name, count, None if progress is None else bytes.fromhex(progress)
 
 
 def set_positions(outputs: Iterable[Variable], found: Any, graph: str) -> None:
@@ -152,19 +146,20 @@ def set_positions(outputs: Iterable[Variable], found: Any, graph: str) -> None:
     before = [function.progress for function in functions]
     try:
         saved = [_of_json(*entry) for entry in found]
-        fits = [each.name for each in saved] == own
-        fits = fits and all((each.progress is None) == (kept is None) for each, kept in zip(saved, before, strict=True))
+        progress = [kept for _, _, kept in saved]
+        fits = [name for name, _, _ in saved] == own
+        fits = fits and all((new is None) == (old is None) for new, old in zip(progress, before, strict=True))
         if fits:
-            _set_progress(functions, [each.progress for each in saved])
+            _set_progress(functions, progress)
     except (TypeError, ValueError, GraphError):
         _set_progress(functions, before)
         fits = False
     if not fits:
         expected = f"positions of {graph}, whose functions with a seed or a count of runs are {own}"
         raise ParameterError(f"load_checkpoint: expected {expected}, got {found}")
-    for function, each in zip(functions, saved, strict=True):
+    for function, (_, drawn, _) in zip(functions, saved, strict=True):
         if function.random_position is not None:
-            function.random_position = each.drawn
+            function.random_position = drawn
 
 
 def _set_progress(functions: Iterable[Function], progress: Iterable[bytes | None]) -> None:

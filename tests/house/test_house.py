@@ -70,11 +70,32 @@ def test_versions_agree():
     assert f'version = "{kinnor.__version__}"' in MANIFEST
 
 
-def test_import_is_silent_and_cheap():
-    """Importing the package prints nothing and loads no optional package."""
-    modules = "kinnor, kinnor.functions, kinnor.parametric_functions, kinnor.solvers"
+def imported(modules):
+    """The names of the modules that an import loads after NumPy. It must print nothing."""
     program = f"import sys, numpy; old = set(sys.modules); import {modules}; print(*sorted(set(sys.modules) - old))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_few_modules():
+    """All others are loaded on first use. Each of them would make the import longer."""
+    own = {
+        "_check",
+        "_core",
+        "_foreign_attributes",
+        "context",
+        "display",
+        "modes",
+        "parameter",
+        "parameter.tree",
+        "system",
+    }
+    assert imported("kinnor") <= {"__future__", "kinnor", *(f"kinnor.{name}" for name in own)}
+
+
+def test_import_is_silent_and_cheap():
+    """Importing the package prints nothing and loads no optional package."""
+    modules = imported("kinnor, kinnor.functions, kinnor.parametric_functions, kinnor.solvers")
+    loaded = {name.partition(".")[0] for name in modules}
     assert loaded.isdisjoint({"concurrent", "h5py", "logging", "matplotlib", "ml_dtypes", "onnx", "tqdm"})

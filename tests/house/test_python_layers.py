@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "python/kinnor"
 # Folders and single modules. Each may import from those listed before it, and from itself.
 ORDER = [
     # Words and checks
-    *["_missing", "_foreign_names", "_suggest", "_explained", "_check", "_graph_pool"],
+    *["_missing", "_foreign_names", "_suggest", "_check", "_graph_pool"],
     *["config", "logger", "compat.names"],
     # State of the process
     *["display", "_foreign_attributes", "random", "modes", "context", "placement", "grad_mode", "hooks", "system"],

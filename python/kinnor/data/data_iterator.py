@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import _check, _core
+from .._check import explained
 from .._core import CallError
-from .._explained import explained
 from .._suggest import absent
 from .batches import DataIterator
 from .cache_data_source import DataSourceInOrderOfFiles, DataSourceWithFileCache

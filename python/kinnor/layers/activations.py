@@ -33,7 +33,7 @@ class Activation(Module):
     """
 
     def __init__(self, function: Callable[[Variable], Variable]) -> None:
-        self.function = _check.callee("Activation", "function", function)
+        self.function: Callable[[Variable], Variable] = _check.callee("Activation", "function", function)
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ContextDecorator
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from .. import _check, _core, modes
 from .._core import CallError, ParameterError, Variable
 from ..display import Parameters
-from ..grad_mode import no_grad
-from ..placement import is_elsewhere
 from . import tree as tree
 
 if TYPE_CHECKING:
@@ -25,7 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..files.parameter_file import Entry, PathOrFile
+    from ..grad_mode import no_grad as no_grad
     from ..initializer import Initializer
+    from .records import Loaded as Loaded
+    from .records import ParameterInfo as ParameterInfo
     from .tree import Scope
 
 __all__ = [
@@ -50,19 +51,10 @@ saving_callbacks: list[Callable[[PathOrFile], object]] = []
 """Callbacks of `save_parameters`, called with the path or file after each write."""
 
 
-class ParameterInfo(NamedTuple):
-    """The origin of a registered parameter, stored as its `info`."""
-
-    initializer: Initializer | None
-    """The initializer that drew its values, or None."""
-    is_learned: bool = True
-    """False for running statistics and the like, which were made without need of a gradient."""
-    is_frozen: bool = False
-    """True after `Module.requires_grad_(False)`: parametric functions use the parameter without a gradient."""
-
-
 def is_learned(variable: Variable) -> bool:
     """True for a parameter that a solver may change, even if it is frozen now; False for running statistics."""
+    from .records import ParameterInfo
+
     info = variable.info
     return variable.need_grad or (isinstance(info, ParameterInfo) and info.is_learned)
 
@@ -245,6 +237,8 @@ def get_parameter_or_create(
                 "clear_parameters() forgets all parameters"
             )
         elif parameter.need_grad != need_grad:
+            from .records import ParameterInfo
+
             if isinstance(parameter.info, ParameterInfo) and parameter.info.is_frozen:
                 wanted = False
             else:
@@ -292,20 +286,6 @@ def save_parameters(path: PathOrFile, params: dict[str, Variable] | None = None,
 def _shown(given: Any) -> str:
     """A wrong argument in an error: text as it is, and the type of anything else."""
     return repr(given) if isinstance(given, str) else type(given).__name__
-
-
-class Loaded(NamedTuple):
-    """The names that `load_parameters` found in the file, compared with the names in the scope."""
-
-    matched: list[str]
-    """Names that both have: these parameters have the values of the file now."""
-    missing: list[str]
-    """Names that only the scope has: these parameters are as before."""
-    unexpected: list[str]
-    """Names that only the file has: these are new parameters of the scope now."""
-
-    def __repr__(self) -> str:
-        return f"{len(self.matched)} matched, {len(self.missing)} missing, {len(self.unexpected)} unexpected"
 
 
 @overload
@@ -418,7 +398,7 @@ def put(entries: list[Entry], op: str, strict: bool = False) -> Loaded:
         _core.assign_together([(variable.data, entry.values) for variable, entry in found if variable is not None])
         for (known, entry), variable in zip(found, made, strict=True):
             if known is None:
-                variable.info = ParameterInfo(None, entry.need_grad)
+                variable.info = _info(None, entry.need_grad)
                 tree.register(op, entry.name, variable)
             variable.need_grad = entry.need_grad
     return loaded
@@ -426,6 +406,8 @@ def put(entries: list[Entry], op: str, strict: bool = False) -> Loaded:
 
 def _compared(entries: list[Entry]) -> Loaded:
     """The names in a file and those in the current scope."""
+    from .records import Loaded
+
     own = dict(tree.walk(tree.here(), ""))
     held = ["/".join(_check.split("load_parameters", entry.name)) for entry in entries]
     return Loaded(
@@ -458,6 +440,8 @@ def _listed(names: list[str]) -> str:
 
 def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | None, need_grad: bool) -> Variable:
     """A new variable with initial values. It stays without values if another process of a pipeline has them."""
+    from ..placement import is_elsewhere
+
     op = "get_parameter_or_create"
     if shape is None and not isinstance(initializer, np.ndarray):
         raise ParameterError(f"{op}: expected a shape or an array for the new parameter {name!r}, got none")
@@ -468,8 +452,15 @@ def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | N
         variable = Variable(tuple(shape or ()) if values is None else values.shape, need_grad)
     else:
         variable = Variable.from_numpy_array(values, need_grad=need_grad)
-    variable.info = ParameterInfo(initializer, need_grad)
+    variable.info = _info(initializer, need_grad)
     return variable
+
+
+def _info(initializer: Initializer | None, need_grad: bool) -> ParameterInfo:
+    """The origin of a new parameter."""
+    from .records import ParameterInfo
+
+    return ParameterInfo(initializer, need_grad)
 
 
 def _initial(op: str, name: str, shape: Sequence[int] | None, initializer: Initializer) -> NDArray[Any]:
@@ -494,3 +485,18 @@ def _values(variable: Variable) -> NDArray[Any]:
     """A read-only view of a variable's values."""
     values: NDArray[Any] = variable.data.get_data("r")
     return values
+
+
+if not TYPE_CHECKING:  # Type checkers see the names themselves.
+
+    def __getattr__(name: str) -> Any:
+        """Imports a class on first use."""
+        if name == "no_grad":
+            from ..grad_mode import no_grad
+
+            return no_grad
+        if name in ("Loaded", "ParameterInfo"):
+            from . import records
+
+            return getattr(records, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

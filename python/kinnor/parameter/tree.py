@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import RLock
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,7 +41,7 @@ __all__ = [
 Scope: TypeAlias = "dict[str, Variable | Scope]"
 """A scope: parameters and inner scopes by name."""
 
-lock = threading.RLock()
+lock = RLock()
 """Guards the tree."""
 root: Scope = {}
 """The outermost scope."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._check import explained
 from .._core import ArgumentError
-from .._explained import explained
 from ..display import html_table, text_table
 from ..files.atomic import replacing
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import _check, _core, solvers
+from .._check import explained
 from .._core import CallError, ParameterError, RangeError, Variable
-from .._explained import explained
 from ..checkpoint import load_checkpoint, save_checkpoint, values_of
 from ..core import Module
 from ..learning_rate_scheduler import PlateauScheduler

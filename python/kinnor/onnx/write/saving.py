@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import parameter as parameters
+from ..._check import explained
 from ..._core import ArgumentError, CallError, UnsupportedError, Variable
-from ..._explained import explained
 from ...files.atomic import replacing
 from ...files.progress import each
 from ...model import Model as NetworkModel
