@@ -215,8 +215,8 @@ def explained(op: str, elsewhere: Mapping[str, str], surplus: str | None = None)
                     from ._suggest import advice  # On a mistake only, not on import.
 
                     known = [each for each in parameters if each != "self"]
-                    expected = f"({', '.join(known)})" if len(known) <= 8 else "one of its arguments"
                     hint = advice(name, known, elsewhere)
+                    expected = "one of its arguments" if hint and len(known) > 8 else f"({', '.join(known)})"
                     raise CallError(f"{op}: expected {expected}, got an argument {name!r}{hint}")
                 if name in parameters[: len(args)]:
                     twice = args[parameters.index(name)]

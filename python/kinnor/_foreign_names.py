@@ -812,6 +812,8 @@ HISTORY = {
 
 ITERATOR = {
     "batch": "iterator.batch_size",
+    "class_names": "iterator.variables  # the attribute `classes` of an ImageFolderDataSource has the names",
+    "class_to_idx": "iterator.variables  # the attribute `classes` of an ImageFolderDataSource has the names in order",
     "classes": "iterator.variables  # the attribute `classes` of an ImageFolderDataSource has the names",
     "dataset": "iterator.size",
 }

@@ -633,6 +633,7 @@ def test_an_iterator_draws_its_orders_as_its_generator_does(use_thread):
         ("generator", "did you mean 'rng'"),
         ("collate_fn", "arrays of one shape are stacked"),
         ("shuffel", "did you mean 'shuffle'"),
+        ("color_mode", r"images have three channels; shape=\(1, height, width\)"),
     ],
 )
 def test_arguments_of_other_libraries_are_explained(name, told):
@@ -644,6 +645,12 @@ def test_arguments_of_other_libraries_are_explained(name, told):
     for call in calls:
         with pytest.raises(TypeError, match=f"got an argument '{name}'; {told}"):
             call(**{name: 1})
+
+
+def test_errors_list_the_arguments_if_no_other_is_near():
+    known = "num_examples, batch_size, shuffle, rng, use_thread, with_memory_cache, with_file_cache, cache_dir"
+    with pytest.raises(TypeError, match=f"expected \\(load_func, {known}.*\\), got an argument 'zebra'$"):
+        data_iterator_simple(number, 4, 2, zebra=1)
 
 
 def one_epoch(batches):

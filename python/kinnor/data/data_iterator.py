@@ -55,6 +55,11 @@ ELSEWHERE = {
     "generator": "rng",
     "target_size": "shape",
     "image_size": "shape",
+    "size": "shape",
+    **dict.fromkeys(
+        ("color", "color_mode", "grayscale", "loader", "mode"),
+        "images have three channels; shape=(1, height, width) of data_iterator_image_folder makes them gray",
+    ),
     "delimiter": "cells are separated by commas; numpy.loadtxt reads other files",
     "sep": "cells are separated by commas; numpy.loadtxt reads other files",
 }
