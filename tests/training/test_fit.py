@@ -573,7 +573,7 @@ def test_bars_in_notebooks(monkeypatch):
         bar.to(1)
         bar._bar._shown = 0
         bar.to(3, "epoch 2")
-    assert "&lt;epoch&gt;: <progress" in shown[0]
+    assert "&lt;epoch&gt;: <progress" in shown[0] and 'value="1"' in shown[0]
     assert 'max="4" value="3"' in shown[1] and "epoch 2: " in shown[1] and "3/4 [" in shown[1]
     assert shown[-1] == ""
 

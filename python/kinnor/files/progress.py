@@ -68,8 +68,7 @@ class Progress:
     def _show(self, n: int) -> None:
         """Creates the bar, with `n` completed steps."""
         if self._is_in_notebook:
-            self._bar = _PageBar(self._total, self._text, self._start)
-            self._bar.update(n)
+            self._bar = _PageBar(self._total, self._text, self._start, n)
             return
         try:
             from tqdm import tqdm
@@ -84,9 +83,9 @@ class Progress:
 class _PageBar:
     """A bar in a page of a notebook, with the methods of tqdm's that `Progress` uses."""
 
-    def __init__(self, total: int, text: str, start: float) -> None:
+    def __init__(self, total: int, text: str, start: float, n: int) -> None:
         page: Any = import_module("IPython.display")
-        self.n, self._total, self._text, self._start = 0, total, text, start
+        self.n, self._total, self._text, self._start = n, total, text, start
         self._html, self._shown = page.HTML, monotonic()
         self._handle: Any = page.display(self._content(), display_id=True)
 
