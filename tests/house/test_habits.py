@@ -557,6 +557,8 @@ def test_the_length_of_an_iterator_over_one_epoch():
             "GELU: expected (), got an argument 'approximate'; gelu is the approximation",
         ),
         ("layers.Dropout(rate=0.5)", "did you mean 'p'?"),
+        ("layers.BatchNorm2d(3, 1e-5, 0.1)", "got more arguments without a name; decay_rate, affine need their names"),
+        ("layers.Linear(3, 2)(x, y)", "Linear: expected (x), got more arguments without a name"),
     ],
 )
 def test_calls_of_other_libraries_lead_to_calls_of_kinnor(call, told):

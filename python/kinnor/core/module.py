@@ -140,18 +140,25 @@ def _scoped(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _explain_argument(kind: str, method: Callable[..., Any], error: TypeError) -> None:
-    """Raises CallError in place of Python's error about a keyword argument that the method of a class lacks."""
-    start = f"{method.__qualname__}() got an unexpected keyword argument "
-    if not str(error).startswith(start):
+    """Raises CallError in place of Python's error about arguments that the method of a class lacks."""
+    start = f"{method.__qualname__}() "
+    told = str(error).removeprefix(start)
+    is_unknown = told.startswith("got an unexpected keyword argument ")
+    if told == str(error) or not (is_unknown or (" positional argument" in told and " given" in told)):
         return
-    from .._foreign_names import LAYER_ARGUMENTS  # On a mistake only, not on import.
-    from .._suggest import advice
-
-    name = str(error).removeprefix(start).split("'")[1]
-    known = list(inspect.signature(method).parameters)[1:]
     op = kind if method.__name__ in ("__init__", "call") else method.__qualname__
-    told = f"{op}: expected ({', '.join(known)}), got an argument {name!r}{advice(name, known, LAYER_ARGUMENTS)}"
-    raise CallError(told) from None
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    known = [each.name for each in parameters]
+    if is_unknown:
+        from .._foreign_names import LAYER_ARGUMENTS  # On a mistake only, not on import.
+        from .._suggest import advice
+
+        name = told.split("'")[1]
+        got = f"an argument {name!r}{advice(name, known, LAYER_ARGUMENTS)}"
+    else:
+        named = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        got = "more arguments without a name" + (f"; {', '.join(named)} need their names" if named else "")
+    raise CallError(f"{op}: expected ({', '.join(known)}), got {got}") from None
 
 
 class Module:

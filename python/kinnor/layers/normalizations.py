@@ -82,7 +82,7 @@ class BatchNorm(_ShiftAndScale):
     var: Variable
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, decay_rate: float = 0.9, affine: bool = True, *, ndim: int = 4
+        self, num_features: int, eps: float = 1e-5, *, decay_rate: float = 0.9, affine: bool = True, ndim: int = 4
     ) -> None:
         op = type(self).__name__
         self.num_features = whole(op, "num_features", num_features)
@@ -129,8 +129,8 @@ class BatchNormOfAxes(BatchNorm):
 
     N_AXES: ClassVar[int]
 
-    def __init__(self, num_features: int, eps: float = 1e-5, decay_rate: float = 0.9, affine: bool = True) -> None:
-        super().__init__(num_features, eps, decay_rate, affine, ndim=2 + self.N_AXES)
+    def __init__(self, num_features: int, eps: float = 1e-5, *, decay_rate: float = 0.9, affine: bool = True) -> None:
+        super().__init__(num_features, eps, decay_rate=decay_rate, affine=affine, ndim=2 + self.N_AXES)
 
 
 class LayerNorm(_ShiftAndScale):

@@ -254,7 +254,7 @@ class BatchGraphs:
             try:
                 made = self.model(*inputs, **more)
             except TypeError as error:
-                if "positional argument" not in str(error):
+                if not any(text in str(error) for text in ("positional argument", "arguments without a name")):
                     raise
                 raise CallError(
                     f"fit: expected `loss`, or a model that takes all {len(inputs)} arrays of a batch and returns the "
