@@ -57,7 +57,7 @@ def test_a_model_saved_in_a_run_is_loaded_again(client, trained, tmp_path):
     assert info.run_id == run.info.run_id and "nnabla" in info.flavors
     uri = f"runs:/{models.get_runid_by_name('first')}/net"
     found = models.load_model(uri, dst_path=tmp_path)
-    assert Path(found).name == "params.h5"
+    assert Path(found).name == "params.h5" == Path(models.load_model(uri, model=None)).name
     with nn.parameter_scope("", {}):
         nn.load_parameters(found)
         np.testing.assert_array_equal(nn.get_parameters()["w"].d, trained["w"].d)

@@ -227,7 +227,8 @@ def load_model(model_uri: str, dst_path: PathLike | None = None, **kwargs: Any) 
     Args:
         model_uri: Path of its folder, or an address such as `runs:/<id of the run>/<path>`.
         dst_path: Path of the folder to fetch into; by default a folder that MLflow chooses.
-        **kwargs: `model`, the requested part: "model" (the default), "nnp", "checkpoint", or "MLmodel" for the folder.
+        **kwargs: `model`, the requested part: "model" (the default, also for None), "nnp", "checkpoint", or "MLmodel"
+            for the folder.
 
     Returns:
         Path of the file with the model, or of the folder; for "nnp" and "checkpoint" a list of paths.
@@ -244,7 +245,7 @@ def load_model(model_uri: str, dst_path: PathLike | None = None, **kwargs: Any) 
         raise CallError(f"load_model: expected `model_uri` to be a string, got {type(model_uri).__name__}")
     if other := kwargs.keys() - {"model"}:
         raise CallError(f"load_model: expected no keyword but `model`, got {', '.join(sorted(other))}")
-    wanted = kwargs.get("model", "model")
+    wanted = "model" if kwargs.get("model") is None else kwargs["model"]
     if wanted not in ("model", "nnp", "checkpoint", "MLmodel"):
         raise ArgumentError(
             f"load_model: expected `model` to be 'model', 'nnp', 'checkpoint' or 'MLmodel', got {wanted!r}"
