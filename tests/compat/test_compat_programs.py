@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from pathlib import Path
 
 import pytest
 from test_compat import python, run
@@ -10,14 +11,15 @@ import kinnor
 
 
 def test_the_version_is_the_api_version():
-    """`nnabla.__version__` is NNabla's version; `__kinnor__` is Kinnor's."""
+    """`nnabla.__version__` is NNabla's version; `__kinnor__` is Kinnor's. `__file__` says which package it is."""
     out = run("""
         import nnabla as nn
         from nnabla._version import __version__
         import nnabla_ext.cpu
-        print(nn.__version__, nn.__kinnor__, __version__, nn.__build_number__ >= 0)
+        print(nn.__version__, nn.__kinnor__, __version__, nn.__build_number__ >= 0, nn.__file__)
     """)
-    assert out == ["1.39.0", kinnor.__version__, "1.39.0", "True"]
+    file = Path(kinnor.__file__).with_name("compat") / "nnabla/__init__.py"
+    assert out == ["1.39.0", kinnor.__version__, "1.39.0", "True", str(file)]
 
 
 def test_private_names_that_programs_import():

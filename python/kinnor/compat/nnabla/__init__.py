@@ -112,7 +112,7 @@ def install() -> ModuleType:
     _core.set_dialect("nnabla")
     nnabla = package("nnabla", "Kinnor under the name of NNabla.")
     vars(nnabla).update({name: getattr(kinnor, name) for name in kinnor.__all__})
-    vars(nnabla).update({"__kinnor__": kinnor.__version__, "__getattr__": submodule})
+    vars(nnabla).update({"__file__": __file__, "__kinnor__": kinnor.__version__, "__getattr__": submodule})
     sys.modules["nnabla"] = nnabla
     sys.modules["nnabla_ext"] = package("nnabla_ext", "Extensions under the names that NNabla gives them.")
     sys.meta_path.insert(0, Finder())
