@@ -356,6 +356,10 @@ def test_slices_that_cannot_be_equal():
         assert [examples(part, 3) for part in dropped] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
         for part in unequal + shared + dropped:
             part.close()
+        with batches.slice(None, 12, 11, drop_last=False) as part:
+            assert examples(part, 2) == [1, 1]
+        with pytest.raises(DataError, match="slice_pos < num_of_slices <= 10, got 11 and 12"):
+            batches.slice(None, 12, 11, drop_last=True)
 
 
 def test_slice_by_range_and_of_a_slice():

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -37,6 +38,27 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["DataIterator"]
+
+
+_last_reads: WeakKeyDictionary[DataSource, tuple[int, threading.Event]] = WeakKeyDictionary()
+"""Last reads under NNabla's names: the process that reads, and the end of the read.
+
+The key is a source of examples. All iterators over it or over slices of it share the entry.
+"""
+
+_thread = threading.local()
+"""State of the current thread: `reads` is true while the thread reads a source."""
+
+
+def _last_read(source: DataSource) -> threading.Event | None:
+    """The end of the last read of a source that this process has begun, or None."""
+    if getattr(_thread, "reads", False):
+        return None  # A source may use another iterator while it is read. Waiting for this read would never end.
+    try:
+        process, end = _last_reads[source]
+    except (KeyError, TypeError):
+        return None
+    return end if process == os.getpid() else None
 
 
 class _Batch(NamedTuple):
@@ -170,10 +192,12 @@ class DataIterator:
         self._turns = 0  # number of ended epochs of the source
         self._threaded = use_thread
         self._process = os.getpid()
+        self._ahead: Future[_Batch | None] | None = None
+        *_, self._origin = _below(data_source)
+        self._settle()
         data_source.reset()
         self._position = data_source.position
         self._thread = ThreadPoolExecutor(1, "kinnor-data") if use_thread else None
-        self._ahead: Future[_Batch | None] | None = None
         self._read_ahead()
 
     def __iter__(self) -> Self:
@@ -320,7 +344,7 @@ class DataIterator:
             raise DataError("DataIterator.next: expected an open iterator, got a closed one")
         ahead, self._ahead = self._ahead, None
         try:
-            batch = self._read() if ahead is None else ahead.result()
+            batch = self._read(_last_read(self._origin)) if ahead is None else ahead.result()
         except BaseException:
             # An interrupted wait must not lose the batch, and only one thread may read.
             self._ahead = ahead if ahead is not None and not ahead.done() else None
@@ -337,11 +361,21 @@ class DataIterator:
                 callback(self._epoch)
         return batch.data
 
+    def _settle(self) -> None:
+        """Wait for the read ahead, and under NNabla's names for those of other iterators over the same examples.
+
+        In NNabla the slices of a source share its position and orders, and their threads read at the same time. Here
+        they read in the order of the calls, so that a program gets the same examples in each run.
+        """
+        if self._ahead is not None:
+            wait([self._ahead])
+        if (end := _last_read(self._origin)) is not None:
+            end.wait()
+
     def _reset(self) -> None:
         """Restart the epoch. NNabla programs do this between two users of an iterator. The epoch count stays."""
         with self._alone("_reset"):
-            if self._ahead is not None:
-                wait([self._ahead])
+            self._settle()
             if _core.is_nnabla():
                 self._data_source.reset()  # The prefetched batch comes before the new epoch, as in NNabla.
                 return
@@ -357,19 +391,27 @@ class DataIterator:
         if self._thread is None:
             return
         ends_epoch = self._data_source.position + self._batch_size >= self._data_source.size
-        self._ahead = self._thread.submit(self._read)
+        self._ahead = self._thread.submit(self._read, _last_read(self._origin))
+        if _core.is_nnabla():
+            end = threading.Event()
+            self._ahead.add_done_callback(lambda _: end.set())
+            with suppress(TypeError):  # a user-defined source without weak references or hash
+                _last_reads[self._origin] = os.getpid(), end
         if ends_epoch and _core.is_nnabla() and self._data_source.shuffle:
             # The read draws an order from a generator that others may share: wait, so that their orders are
             # reproducible.
             wait([self._ahead])
 
-    def _read(self) -> _Batch | None:
-        """Read a batch, and mark this thread as the reader meanwhile."""
-        self._reader = threading.get_ident()
+    def _read(self, earlier: threading.Event | None = None) -> _Batch | None:
+        """Read a batch after the end of an earlier read, and mark this thread as the reader meanwhile."""
+        if earlier is not None:
+            earlier.wait()
+        self._reader, outer = threading.get_ident(), getattr(_thread, "reads", False)
+        _thread.reads = True
         try:
             return self._read_batch()
         finally:
-            self._reader = None
+            self._reader, _thread.reads = None, outer
 
     def _read_batch(self) -> _Batch | None:
         """Read a batch from the source; None if no full batch is left."""
@@ -440,8 +482,7 @@ class DataIterator:
                 drop_last = False
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
         with self._alone("slice"):
-            if self._ahead is not None:
-                wait([self._ahead])  # The read may end an epoch. All slices must begin in the same epoch.
+            self._settle()  # The read may end an epoch. All slices must begin in the same epoch.
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
@@ -480,8 +521,7 @@ class DataIterator:
             ([0, 2, 1, 3], 4, 3)
         """
         with self._alone("shard"):
-            if self._ahead is not None:
-                wait([self._ahead])
+            self._settle()
             return DataIterator(
                 InterleavedDataSource(self._data_source, rank, size), self._batch_size, use_thread=self._threaded
             )
@@ -510,8 +550,7 @@ class DataIterator:
         with self._alone("set_state"):
             if self._closed:
                 raise DataError("DataIterator.set_state: expected an open iterator, got a closed one")
-            if self._ahead is not None:
-                wait([self._ahead])
+            self._settle()
             if _core.is_nnabla() and dict(state) == self.state():
                 return  # It is there, and what it has read ahead cannot be read again.
             before = self._rows, self._wraps, self._ahead
@@ -608,7 +647,7 @@ def _below(source: DataSource | None) -> Iterator[DataSource]:
 
 def _part(size: int, n_parts: int, part: int, drop_last: bool | None) -> tuple[int, int]:
     """The first position of a slice, and the position after its last one."""
-    if not 0 <= part < n_parts <= size:
+    if not 0 <= part < n_parts or (n_parts > size and drop_last is not False):
         raise DataError(
             f"DataIterator.slice: expected 0 <= slice_pos < num_of_slices <= {size}, got {part} and {n_parts}"
         )
