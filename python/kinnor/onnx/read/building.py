@@ -37,6 +37,11 @@ _MOVES = frozenset(
 )
 """Operators that move elements and do not look at them: they take strings as well."""
 
+_REPEATING = ("Expand", "Tile")
+"""Operators that repeat elements."""
+
+_AT_INDICES = ("GatherElements", "Scatter", "ScatterElements")
+"""Operators that also read what a node made their indices of by repeating elements, after their inputs."""
 
 _DOUBLE = Context(["cpu:double"])
 """A context that computes in float64."""
@@ -52,12 +57,13 @@ class _Prepared:
     Attributes:
         made: Objects that graphs have derived from its constants, by name.
         inputs: The names of its inputs.
+        reads: The names of other values that it reads if there are any, after the inputs.
         outputs: The names of its outputs.
         domain: The domain of its operator.
         has_graphs: True if it has inner graphs.
     """
 
-    __slots__ = ("attributes", "domain", "has_graphs", "inputs", "made", "outputs", "proto")
+    __slots__ = ("attributes", "domain", "has_graphs", "inputs", "made", "outputs", "proto", "reads")
 
     def __init__(self, proto: Any, attributes: dict[str, Any]) -> None:
         self.proto = proto
@@ -65,6 +71,7 @@ class _Prepared:
         self.made: dict[str, Any] = {}
         self.inputs = list(proto.input)
         self.outputs = list(proto.output)
+        self.reads: list[str] = []
         self.domain: str = "" if proto.domain == "ai.onnx" else proto.domain
         self.has_graphs = any(held.HasField("g") or held.graphs for held in proto.attribute)
 
@@ -93,8 +100,13 @@ class Builder:
         self.folding: Folding | None = None
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
+        repeated: dict[str, str] = {}
         for node in proto.graph.node:
-            self._prepare(node)
+            held = self._prepare(node)
+            if held.domain == "" and node.op_type in _REPEATING:
+                repeated[held.outputs[0]] = held.inputs[0]
+            elif held.domain == "" and node.op_type in _AT_INDICES and held.inputs[1] in repeated:
+                held.reads.append(repeated[held.inputs[1]])
 
     def build(
         self,
@@ -167,7 +179,8 @@ class Builder:
             if following is None:
                 self._add(node, values, versions)
             else:
-                with following.node(at, node, values):
+                held = self._prepare(node)
+                with following.node(at, node, [*held.inputs, *held.reads], values):
                     self._add(node, values, versions)
             self._shared.note(at, node, values)
 
@@ -202,6 +215,7 @@ class Builder:
         known = self._versions if versions is None else versions
         held = self._prepare(node) if versions is None else _Prepared(node, reading.attributes_of(node, self._folder))
         inputs = [values[name] if name else None for name in held.inputs]
+        inputs += [values.get(name) for name in held.reads]
         version = known.get(held.domain, 1)
         if not held.has_graphs:
             return Node(node, held.domain, held.attributes, inputs, version, made=held.made)

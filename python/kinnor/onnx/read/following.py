@@ -98,12 +98,13 @@ class Following:
                 value.has_lengths = True
 
     @contextmanager
-    def node(self, at: int, node: Any, values: dict[str, Value | None]) -> Iterator[None]:
+    def node(self, at: int, node: Any, inputs: list[str], values: dict[str, Value | None]) -> Iterator[None]:
         """Traces the building of a node, for a `with` block.
 
         Args:
             at: Its index.
             node: The `NodeProto`.
+            inputs: The names of its inputs, and of other values that it reads.
             values: Values by name, to which the block adds the outputs.
         """
         trace = Trace()
@@ -113,12 +114,12 @@ class Following:
         finally:
             TRACE.reset(token)
         if self.is_possible:
-            self._note(at, node, values, trace)
+            self._note(at, node, inputs, values, trace)
 
-    def _note(self, at: int, node: Any, values: dict[str, Any], trace: Trace) -> None:
+    def _note(self, at: int, node: Any, inputs: list[str], values: dict[str, Any], trace: Trace) -> None:
         """Notes a node that was built, if it must be built again for other lengths."""
         has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
-        names = reading.names_read([node]) if has_graphs else node.input
+        names = reading.names_read([node]) if has_graphs else inputs
         read = [name for name in names if name in self._moving]
         if not read:
             return
@@ -134,7 +135,7 @@ class Following:
             return
         others = [name for name in names if name in values and name not in self._moving]
         computed = [name for name in read if not values[name].known]
-        self._steps.append(_Step(at, read, computed, others, outputs, not all(known), list(node.input), trace.is_same))
+        self._steps.append(_Step(at, read, computed, others, outputs, not all(known), inputs, trace.is_same))
         taken = _variables(values, [*read, *others])
         for _, name in outputs:
             value = values[name]
@@ -287,7 +288,7 @@ class Following:
             if node is None:
                 node = step.node = builder.node(step.at, values)
             else:
-                node.inputs = [values[name] if name else None for name in node.proto.input]
+                node.inputs = [values[name] if name else None for name in step.inputs]
             trace = Trace()
             token = TRACE.set(trace)
             try:

@@ -13,6 +13,8 @@ from ..values import OnnxError, Row, Value, check_size, note_lengths
 from .building import expand, reshape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..values import Node
 
 __all__ = ["SHAPES"]
@@ -130,6 +132,8 @@ def _slice(node: Node) -> Any:
     lengths = [len(range(*s.indices(n))) for s, n in zip(found, x.shape, strict=True)]
     if 0 in lengths:
         return Value(np.zeros(lengths, x.dtype))
+    if tuple(lengths) == x.shape and all(s.step == 1 for s in found):
+        return F.reshape(x.variable, x.shape, inplace=False)  # the graph drops it
     return F.slice(x.variable, [s.start for s in found], [s.stop for s in found], [s.step for s in found])
 
 
@@ -187,16 +191,36 @@ def _fold_gather(node: Node) -> Any:
     return np.take(node.static(0), node.static(1), axis=node.get("axis", 0))
 
 
-def _along(x: Variable, indices: Variable, axis: int) -> tuple[Variable, Variable]:
-    """The arguments of `gather_nd` for indices along one axis: the array, and indices for all axes."""
-    rows = []
-    for k in range(x.ndim):
-        if k == axis:
-            wrapped = indices + F.less_scalar(indices, 0.0) * float(x.shape[k])
-            rows.append(wrapped)
-        else:
-            rows.append(_position(tuple(indices.shape), k))
-    return x, F.stack(*rows, axis=0)
+def _along(indices: Variable, axis: int) -> Variable:
+    """The indices of `gather_nd` for indices along one axis: they get rows for the other axes."""
+    if indices.ndim == 1:
+        return F.reshape(indices, (1, *indices.shape), inplace=False)
+    shape = tuple(indices.shape)
+    return F.stack(*(indices if k == axis else _position(shape, k) for k in range(len(shape))), axis=0)
+
+
+def _before_repeats(node: Node, place: int, most: Sequence[int]) -> Variable:
+    """The indices of `GatherElements` or `ScatterElements` without the last axes along which they only repeat.
+
+    Args:
+        node: The node. Its input after `place + 1` inputs of the operator is what `Expand` or `Tile` made the indices
+            of, if they did.
+        place: The last input of the operator.
+        most: Lengths that the indices must have along axes that are left out, by axis.
+    """
+    shape = node.value(1).shape
+    if not node.has(place + 1) or 0 in shape:
+        return node.x(1)
+    before, n = node.value(place + 1), len(shape)
+    short = (1,) * (n - len(before.shape)) + before.shape
+    if any(length not in (1, whole) for length, whole in zip(short, shape, strict=True)):
+        return node.x(1)  # `Tile` repeated more than one element
+    rest = n
+    while rest - 1 > node.get("axis", 0) % n and short[rest - 1] == 1 and shape[rest - 1] == most[rest - 1]:
+        rest -= 1
+    if rest == n:
+        return node.x(1)
+    return expand(reshape(before.variable, short[:rest]), shape[:rest])
 
 
 def _position(shape: tuple[int, ...], axis: int) -> Variable:
@@ -208,8 +232,23 @@ def _position(shape: tuple[int, ...], axis: int) -> Variable:
 
 def _gather_elements(node: Node) -> Variable:
     """Builds `GatherElements`."""
-    x = node.x(0)
-    return F.gather_nd(*_along(x, node.x(1), node.get("axis", 0) % x.ndim))
+    x, shape = node.x(), node.value(1).shape
+    axis = node.get("axis", 0) % x.ndim
+    indices = _before_repeats(node, 1, shape)
+    stop = [shape[k] if k >= indices.ndim else n for k, n in enumerate(x.shape)]
+    if stop != list(x.shape):
+        x = F.slice(x, [0] * x.ndim, stop, [1] * x.ndim)
+    if indices.ndim == 1:
+        return F.gather(x, indices, axis=0)
+    return F.gather_nd(x, _along(indices, axis))
+
+
+def _fold_gather_elements(node: Node) -> Any:
+    """Computes `GatherElements` by NumPy."""
+    x, indices = node.static(0), node.static(1)
+    axis = node.get("axis", 0) % x.ndim
+    within = tuple(slice(None if k == axis else n) for k, n in enumerate(indices.shape))
+    return np.take_along_axis(x[within], indices, axis)
 
 
 def _gather_nd(node: Node) -> Variable:
@@ -229,24 +268,25 @@ def _reduction(node: Node) -> None:
         raise node.unsupported(f"expected the reduction none or add, got {node.get('reduction')}")
 
 
-def _scattered(node: Node, x: Variable, indices: Variable, updates: Variable) -> Variable:
-    """An array with updates stored at, or added to, indices (n, ...)."""
+def _scattered(node: Node, indices: Variable) -> Variable:
+    """The first input with the third one stored at, or added to, indices (n, ...)."""
     _reduction(node)
-    if node.get("reduction", "none") == "add":
-        return x + F.scatter_nd(updates, indices, shape=x.shape, add=True)
-    return F.scatter_nd(updates, indices, out=F.identity(x))
+    x, updates = node.value(0), node.x(2)
+    if node.get("reduction", "none") != "add":
+        return F.scatter_nd(updates, indices, out=F.identity(x.variable))
+    sums = F.scatter_nd(updates, indices, shape=x.shape, add=True)
+    return sums if x.known and not np.any(x.static()) else x.variable + sums
 
 
 def _scatter_nd(node: Node) -> Variable:
     """Builds `ScatterND`."""
-    return _scattered(node, node.x(0), node.value(1).last_axis_first, node.x(2))
+    return _scattered(node, node.value(1).last_axis_first)
 
 
 def _scatter_elements(node: Node) -> Variable:
     """Builds `Scatter` and `ScatterElements`."""
-    x = node.x(0)
-    _, indices = _along(x, node.x(1), node.get("axis", 0) % x.ndim)
-    return _scattered(node, x, indices, node.x(2))
+    shape = node.value(0).shape
+    return _scattered(node, _along(_before_repeats(node, 2, shape), node.get("axis", 0) % len(shape)))
 
 
 def _tile(node: Node) -> Variable:
@@ -426,7 +466,7 @@ SHAPES: dict[tuple[str, str], Row] = {
     ("", "Gather"): Row(_gather, _fold_gather, is_free=True),
     ("", "GatherElements"): Row(
         _gather_elements,
-        lambda node: np.take_along_axis(node.static(0), node.static(1), node.get("axis", 0)),
+        _fold_gather_elements,
     ),
     ("", "GatherND"): Row(_gather_nd, is_free=True),
     ("", "If"): Row(_if, _if),
