@@ -202,6 +202,9 @@ def _result(value: Value | None, name: str) -> Any:
 _MOST_LEFT = 256
 """Limit on the shapes that are remembered after their graph was given inputs of other lengths."""
 
+_OFTEN = 3
+"""Shapes that come back this often get a graph of their own. It takes as long as a few moves of another graph."""
+
 
 class ShapeCache(GraphCache[StaticGraph]):
     """Caches the graphs of a model. Only the lookup of `known` is safe without the lock of the model.
@@ -215,8 +218,8 @@ class ShapeCache(GraphCache[StaticGraph]):
     def __init__(self) -> None:
         super().__init__()
         self.known: dict[Any, GraphPool[StaticGraph]] = {}
-        # Keys whose graph was given inputs of other lengths.
-        self._left: dict[Any, None] = {}
+        # Keys whose graph was given inputs of other lengths, and how often they came back since.
+        self._left: dict[Any, int] = {}
         # The parameters that graphs read, including graphs that are out of the cache but still run.
         self._taken: WeakKeyDictionary[GraphPool[StaticGraph], set[Variable]] = WeakKeyDictionary()
 
@@ -243,8 +246,8 @@ class ShapeCache(GraphCache[StaticGraph]):
     def take_other(self, key: Any, given: Mapping[str, Any]) -> Iterator[tuple[StaticGraph, set[Variable]]]:
         """Takes a free graph for inputs of other lengths out of the cache.
 
-        Shapes that come back after their graph was taken get a graph of their own, unless the cache is full. So do
-        arrays without elements, for which nodes may differ.
+        Shapes that come back often after their graph was taken get a graph of their own, unless the cache is full. So
+        do arrays without elements, for which nodes may differ.
 
         Args:
             key: The key of the inputs.
@@ -254,9 +257,13 @@ class ShapeCache(GraphCache[StaticGraph]):
             The oldest free graph that fits, and the parameters that it reads; or nothing.
         """
         arrays = {name: x for name, x in given.items() if isinstance(x, np.ndarray)}
-        is_own = key in self._left and len(self.graphs) < MOST_GRAPHS
-        if is_own or not all(x.size for x in arrays.values()):
+        if not all(x.size for x in arrays.values()):
             return
+        if key in self._left:
+            self._left[key] += 1
+            if self._left[key] >= _OFTEN and len(self.graphs) < MOST_GRAPHS:
+                del self._left[key]
+                return
         kinds = [(name, x.ndim, x.dtype) for name, x in arrays.items()]
         for old, first in self.graphs.items():
             pool = self.pools[old]
@@ -271,7 +278,7 @@ class ShapeCache(GraphCache[StaticGraph]):
                 self.known.clear()
             while len(self._left) >= _MOST_LEFT:
                 del self._left[next(iter(self._left))]
-            self._left[old] = None
+            self._left.setdefault(old, 0)
             yield graph, taken
             return
 
