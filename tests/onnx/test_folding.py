@@ -218,9 +218,9 @@ def test_intermediate_results_of_folding_are_freed(tmp_path):
     before = nn.memory_stats()["live"]
     model(given)
     assert nn.memory_stats()["live"] - before < 2 * 4 * 64 * 64
-    for _ in range(3):
+    for _ in range(6):
         model(given[:1])
-        model(given)  # lengths that come back for the third time get a graph of their own
+        model(given)  # lengths that come back often get a graph of their own
     weights = [next(iter(graph.roots)).parent.inputs[1].data for graph in graphs_of(model)]
     assert len(weights) == 2
     assert weights[0] == weights[1]
@@ -228,11 +228,11 @@ def test_intermediate_results_of_folding_are_freed(tmp_path):
 
 
 def test_slices_of_a_cache_are_joined_without_a_copy(tmp_path):
-    past, new = nn.Variable((3, 4, 2, 5, 6)), nn.Variable((3, 2, 1, 6))
+    past, new = nn.Variable((3, 4, 2, 5, 600)), nn.Variable((3, 2, 1, 600))
     ends = []
     for i in range(4):
-        old = F.reshape(past[:, i], (3, 2, 5, 6), inplace=False)
-        first = F.reshape(F.stack(F.sin(new), new, axis=0)[i % 2 :][:1], (3, 2, 1, 6), inplace=False)
+        old = F.reshape(past[:, i], (3, 2, 5, 600), inplace=False)
+        first = F.reshape(F.stack(F.sin(new), new, axis=0)[i % 2 :][:1], (3, 2, 1, 600), inplace=False)
         joined = F.concatenate(old, first, axis=2)
         ends.append(F.concatenate(new, joined, axis=2))
     y = F.stack(*ends, axis=1)
@@ -241,7 +241,7 @@ def test_slices_of_a_cache_are_joined_without_a_copy(tmp_path):
     plain.get_parameters()
     rng = np.random.default_rng(1)
     for n in (3, 1, 3):
-        given = {"past": rng.standard_normal((n, 4, 2, 5, 6)), "new": rng.standard_normal((n, 2, 1, 6))}
+        given = {"past": rng.standard_normal((n, 4, 2, 5, 600)), "new": rng.standard_normal((n, 2, 1, 600))}
         given = {key: held.astype(np.float32) for key, held in given.items()}
         np.testing.assert_array_equal(model(**given), plain(**given))
     kinds = counted(model)

@@ -202,13 +202,40 @@ class Builder:
         Raises:
             OnnxError: If it cannot be built.
         """
+        with self.repeating():
+            return self.made(node)
+
+    @contextmanager
+    def repeating(self) -> Iterator[None]:
+        """Lets a `with` block build nodes of the model again by `made`."""
         outer = scope_auto_forward(False)
         token = BUDGET.set(self._budget)
         try:
-            return self._made(node, self._versions)
+            yield
         finally:
             BUDGET.reset(token)
             scope_auto_forward(outer)
+
+    def made(self, node: Node) -> list[Value]:
+        """The outputs of a node of the model, in a block of `repeating`.
+
+        Args:
+            node: The node.
+
+        Raises:
+            OnnxError: If it cannot be built.
+        """
+        return self._made(node, self._versions)
+
+    def fold_of(self, node: Node) -> Callable[[Node], Any] | None:
+        """Returns what computes a node of the model with NumPy if all its inputs are constants. None if nothing does.
+
+        Args:
+            node: The node.
+        """
+        row = TABLE.get((node.domain, node.operator))
+        is_fit = row is not None and node.run is None and not any(isinstance(value, Words) for value in node.inputs)
+        return row.fold if is_fit and row is not None else None
 
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of an operator's definition, with its inputs."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ... import functions as F
-from ..._core import Variable, set_up_all
+from ..._core import Error, Variable, set_up_all
 from ...rewrite.patterns import is_a
 from . import reading
-from .values import TRACE, OnnxError, Trace, Value
+from .values import TRACE, NeedsValuesError, OnnxError, Trace, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from .values import Node
 
 __all__ = ["Following"]
+
+_LARGE = 1 << 16
+"""Arrays from this size in bytes on are large."""
 
 
 class _Step:
@@ -45,9 +50,13 @@ class _Step:
     Attributes:
         lengths: The shapes of the computed names that it was built for last.
         node: The node, from the second time on.
+        fold: Computes it with NumPy; None if it has to be built, or before the second time.
     """
 
-    __slots__ = ("at", "computed", "inputs", "is_computed", "is_same", "lengths", "node", "others", "outputs", "read")
+    __slots__ = (
+        *("at", "computed", "fold", "inputs", "is_computed", "is_same", "lengths", "node", "others", "outputs"),
+        "read",
+    )
 
     def __init__(
         self,
@@ -70,6 +79,7 @@ class _Step:
         self.is_computed = is_computed
         self.lengths: list[tuple[int, ...]] | None = None
         self.node: Node | None = None
+        self.fold: Callable[[Node], Any] | None = None
 
 
 class Following:
@@ -90,6 +100,7 @@ class Following:
         # Functions, places, types and sources of values between moves, by name.
         self._places: dict[str, tuple[Function, int, Any, frozenset[str]]] = {}
         self._steps: list[_Step] = []
+        self._computed: list[str] = []  # names of the values that a run computes
         self._values: dict[str, Any] = {}
         # Variables that stand for outputs of steps while the rest is built and folded, and these outputs.
         self._apart: list[tuple[Variable, Variable]] = []
@@ -124,13 +135,13 @@ class Following:
         if not read:
             return
         outputs = [(place, name) for place, name in enumerate(node.output) if name]
-        made = [values.get(name) for _, name in outputs]
+        made: list[Any] = [values.get(name) for _, name in outputs]
         self._moving.update(name for _, name in outputs)
         self._makers.update((name, node) for _, name in outputs)
-        if not all(type(value) is Value for value in made) or self._joins_slices(node):
+        if not all(type(value) is Value for value in made) or self._joins_slices(node, made[0]):
             self.is_possible = False
             return
-        known = [value.known for value in made]  # type: ignore[union-attr]
+        known = [value.known for value in made]
         if not (trace.has_lengths or has_graphs or any(known)):
             return
         others = [name for name in names if name in values and name not in self._moving]
@@ -147,9 +158,9 @@ class Following:
             self._apart.append((apart, y))
             values[name] = Value(apart, value.dtype, sources=value.sources)
 
-    def _joins_slices(self, node: Any) -> bool:
-        """True if a node joins slices without their axis, which a folded graph does without a copy."""
-        if node.op_type != "Concat":
+    def _joins_slices(self, node: Any, made: Value) -> bool:
+        """True if a node joins large slices without their axis, which a folded graph does without a copy."""
+        if node.op_type != "Concat" or made.n_bytes < _LARGE:
             return False
         built = {name for step in self._steps if step.is_computed for _, name in step.outputs}
         for name in node.input:
@@ -203,15 +214,20 @@ class Following:
             step.lengths = [values[name].variable.shape for name in step.computed]
             self._fold(step, folding, kept)
         self._makers.clear()
+        self._computed = [name for name, value in self._values.items() if value is not None and not value.known]
         self._let_go()
 
     def _let_go(self) -> None:
         """Keeps functions in place of their outputs, so that runs may clear those."""
-        for name, value in list(self._values.items()):
-            f = None if value is None or value.known else value.variable.parent
+        values = self._values
+        for name in self._computed:
+            value = values[name]
+            f = value.variable.parent
             if f is not None:
-                self._places[name] = (f, f.outputs.index(value.variable), value.dtype, value.sources)
-                del self._values[name]
+                outputs = f.outputs
+                place = 0 if len(outputs) == 1 else outputs.index(value.variable)
+                self._places[name] = (f, place, value.dtype, value.sources)
+                del values[name]
         for step in self._steps:
             if step.node is not None:
                 step.node.inputs = ()
@@ -222,7 +238,7 @@ class Following:
             self._values[name] = Value(f.outputs[k], dtype, sources=sources)
         self._places.clear()
 
-    def _fold(self, step: _Step, folding: Folding | None, kept: Sequence[Variable]) -> None:
+    def _fold(self, step: _Step, folding: Folding | None, kept: Collection[Variable]) -> None:
         """Folds the functions of a node."""
         if folding is None or not step.is_computed:
             return
@@ -236,7 +252,7 @@ class Following:
         order = _between(outputs, _variables(values, step.read))
         if len(order) > 1:
             given = [x for name in step.read if (x := values[name]._variable) is not None]
-            folding.fold(kept, given, order)
+            folding.fold(list(kept), given, order)
 
     def move(
         self,
@@ -272,48 +288,82 @@ class Following:
             elif old.variable.shape != given[name].shape:
                 old.variable.reset_shape(given[name].shape, True)
         since = set_up_all([value.variable for value in self._inputs.values() if value is not None])
-        for step in self._steps:
-            read = [values[name].variable for name in step.computed]
-            if read:
-                set_up_all(read, since)
-            lengths = [x.shape for x in read]
-            if any(0 in shape for shape in lengths):
-                raise OnnxError("expected arrays with elements, got one without")  # nodes may differ for it
-            if lengths == step.lengths and changed.isdisjoint(step.read):
-                continue
-            step.lengths = lengths
-            if step.is_same is not None and step.is_same([values[name] if name else None for name in step.inputs]):
-                continue
-            node = step.node
-            if node is None:
-                node = step.node = builder.node(step.at, values)
-            else:
-                node.inputs = [values[name] if name else None for name in step.inputs]
-            trace = Trace()
-            token = TRACE.set(trace)
-            try:
-                made = builder.again(node)
-            finally:
-                TRACE.reset(token)
-            step.is_same = trace.is_same
-            if node.run is not None:
-                step.node = None  # its inner graphs read other values in each turn
-            taken: set[Variable] = set()
-            for place, name in step.outputs:
-                value, old = made[place], values[name]
-                if type(value) is not Value or value.known != old.known or value.dtype != old.dtype:
-                    raise OnnxError(f"expected {name!r} of the same kind, got another")
-                if value.known:
-                    values[name] = new = _constant(value, old)
-                    if new is not old:
-                        changed.add(name)
-                else:
-                    taken = taken or _variables(values, [*step.read, *step.others])
-                    _replace(old.variable, _own(value.variable, taken))
-            self._fold(step, folding, kept)
+        ends = set(kept)
+        trace = Trace()
+        token = TRACE.set(trace)
+        try:
+            with builder.repeating():
+                for step in self._steps:
+                    if self._has_changed(step, changed, since):
+                        trace.is_same, trace.is_in_place = None, step.is_computed and folding is not None
+                        trace.is_in_place &= not any(values[name]._variable in ends for _, name in step.outputs)
+                        self._again(step, builder, changed)
+                        step.is_same = trace.is_same
+                        self._fold(step, folding, ends)
+        except (Error, NeedsValuesError):
+            raise
+        except Exception as error:
+            raise OnnxError(f"expected the same functions for other lengths, got {error}") from error
+        finally:
+            TRACE.reset(token)
         set_up_all(kept)
         self._let_go()
         return {name: value for name, value in values.items() if value.has_lengths}
+
+    def _has_changed(self, step: _Step, changed: set[str], since: Any) -> bool:
+        """True if a node must be built again.
+
+        Args:
+            step: The node.
+            changed: Names of the constants that have changed.
+            since: What `set_up_all` returned for the inputs.
+        """
+        values = self._values
+        is_same = changed.isdisjoint(step.read)
+        if step.computed:
+            read = [values[name].variable for name in step.computed]
+            set_up_all(read, since)
+            lengths = [x.shape for x in read]
+            if lengths != step.lengths:
+                if any(0 in shape for shape in lengths):
+                    raise OnnxError("expected arrays with elements, got one without")  # nodes may differ for it
+                is_same, step.lengths = False, lengths
+        if is_same:
+            return False
+        return step.is_same is None or not step.is_same([values[name] if name else None for name in step.inputs])
+
+    def _again(self, step: _Step, builder: Builder, changed: set[str]) -> None:
+        """Builds a node again, and puts its outputs in the places of the old ones.
+
+        Args:
+            step: The node.
+            builder: The builder of the model.
+            changed: Names of the constants that have changed, to which its outputs are added.
+        """
+        values = self._values
+        node = step.node
+        if node is None:
+            node = step.node = builder.node(step.at, values)
+            step.fold = None if step.is_computed else builder.fold_of(node)
+        else:
+            node.inputs = [values[name] if name else None for name in step.inputs]
+        made = step.fold(node) if step.fold is not None else None
+        made = [Value(made)] if isinstance(made, np.ndarray) and made.dtype.kind != "O" else builder.made(node)
+        if node.run is not None:
+            step.node = None  # its inner graphs read other values in each turn
+        taken: set[Variable] = set()
+        for place, name in step.outputs:
+            value, old = made[place], values[name]
+            if type(value) is not Value or value.known != old.known or value.dtype != old.dtype:
+                raise OnnxError(f"expected {name!r} of the same kind, got another")
+            if value.known:
+                new = _constant(value, old)
+                if new is not old:
+                    values[name] = new
+                    changed.add(name)
+            else:
+                taken = taken or _variables(values, [*step.read, *step.others])
+                _replace(old.variable, _own(value.variable, taken))
 
 
 def _constant(value: Value, old: Value) -> Value:

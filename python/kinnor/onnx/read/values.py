@@ -159,12 +159,14 @@ class Trace:
     Attributes:
         has_lengths: True if an argument of a function may follow from lengths of the inputs of the model.
         is_same: True for inputs from which the node makes the same functions. None if that is not known.
+        is_in_place: Whether the node may reshape an array in place that functions have computed.
     """
 
-    __slots__ = ("has_lengths", "is_same")
+    __slots__ = ("has_lengths", "is_in_place", "is_same")
 
     def __init__(self) -> None:
         self.has_lengths = False
+        self.is_in_place = False
         self.is_same: Callable[[Sequence[Value | None]], bool] | None = None
 
 

@@ -202,7 +202,7 @@ def _result(value: Value | None, name: str) -> Any:
 _MOST_LEFT = 256
 """Limit on the shapes that are remembered after their graph was given inputs of other lengths."""
 
-_OFTEN = 3
+_OFTEN = 6
 """Shapes that come back this often get a graph of their own. It takes as long as a few moves of another graph."""
 
 

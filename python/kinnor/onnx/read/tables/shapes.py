@@ -9,7 +9,7 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
-from ..values import OnnxError, Row, Value, check_size, note_lengths
+from ..values import TRACE, OnnxError, Row, Value, check_size, note_lengths
 from .building import expand, reshape
 
 if TYPE_CHECKING:
@@ -73,10 +73,14 @@ def _expanded(node: Node) -> list[int]:
 
 def _reshaping(shape: Any) -> Row:
     """A row for a reshape. `shape` is a function from the node to the output shape."""
-    return Row(
-        lambda node: F.reshape(node.x(), tuple(shape(node)), inplace=False),
-        lambda node: np.reshape(node.static(0), shape(node)),
-    )
+
+    def build(node: Node) -> Variable:
+        """Builds the reshape."""
+        x, trace = node.x(), TRACE.get()
+        is_in_place = trace is not None and trace.is_in_place and x.parent is not None
+        return F.reshape(x, tuple(shape(node)), inplace=is_in_place)
+
+    return Row(build, lambda node: np.reshape(node.static(0), shape(node)))
 
 
 def _axes(node: Node) -> list[int]:
