@@ -73,7 +73,7 @@ class _Prepared:
         self.outputs = list(proto.output)
         self.reads: list[str] = []
         self.domain: str = "" if proto.domain == "ai.onnx" else proto.domain
-        self.has_graphs = any(held.HasField("g") or held.graphs for held in proto.attribute)
+        self.has_graphs = reading.has_graphs(proto)
 
 
 class Builder:
@@ -101,8 +101,12 @@ class Builder:
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
         repeated: dict[str, str] = {}
-        for node in proto.graph.node:
+        for at, node in enumerate(proto.graph.node):
             held = self._prepare(node)
+            if node.op_type == "Constant" and held.domain == "" and len(held.outputs) == 1:
+                array = held.attributes.get("value")
+                if isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
+                    self._shared.hold(at, held.outputs[0], Value(array))
             if held.domain == "" and node.op_type in _REPEATING:
                 repeated[held.outputs[0]] = held.inputs[0]
             elif held.domain == "" and node.op_type in _AT_INDICES and held.inputs[1] in repeated:

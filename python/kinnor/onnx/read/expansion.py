@@ -15,6 +15,7 @@ from ..._core import UnsupportedError
 from ...files.packages import needed
 from .containers import Items
 from .message import MOST_NODES, refuse_many
+from .tensors import has_graphs, onnx_package
 from .values import OnnxError, Value
 
 if TYPE_CHECKING:
@@ -188,34 +189,47 @@ def _refuse(are_too_many: bool) -> None:
 # --- Loops
 
 
-def n_built(graph: Any, known: Mapping[str, int | None], turns: int = 1) -> int:
+def n_built(graph: Any, known: Mapping[str, Any], turns: int = 1) -> int:
     """A lower bound on the nodes that a graph builds. The body of a loop is built once.
 
     Args:
         graph: A `GraphProto`.
-        known: Known integers and booleans of outer graphs, by name.
+        known: Known integers and booleans of outer graphs by name, or initializers and nodes that may hold one.
         turns: Number of iterations of the loops around the graph.
 
     Raises:
         UnsupportedError: If a loop certainly has too many iterations, multiplied by the steps of the loops around it.
     """
-    own: dict[str, int | None] = {held.name: None for held in graph.input}
-    own.update((tensor.name, number_in(tensor)) for tensor in graph.initializer)
-    scope: MutableMapping[str, int | None] = ChainMap(own, known)  # type: ignore[arg-type]
+    own: dict[str, Any] = {held.name: None for held in graph.input}
+    own.update((tensor.name, tensor) for tensor in graph.initializer)
+    scope: MutableMapping[str, Any] = ChainMap(own, known)  # type: ignore[arg-type]
     n_nodes = 0
     for node in graph.node:
-        n_nodes += 1 + _inside(node, scope, turns)
+        n_nodes += 1 + (_inside(node, scope, turns) if has_graphs(node) else 0)
         for name in node.output:
             own[name] = None
         if node.op_type == "Constant" and len(node.output) == 1:
-            own[node.output[0]] = _constant(node)
+            own[node.output[0]] = node
         elif node.op_type == "Identity" and len(node.output) == len(node.input) == 1:
             own[node.output[0]] = scope.get(node.input[0])
         _refuse(n_nodes > MOST_NODES)
     return n_nodes
 
 
-def _inside(node: Any, scope: Mapping[str, int | None], turns: int) -> int:
+def _known(scope: Mapping[str, Any], name: str) -> int | None:
+    """The integer or boolean of a name; None if it is not known.
+
+    Args:
+        scope: By name, numbers, or initializers and `Constant` nodes that may hold one.
+        name: The name.
+    """
+    found = scope.get(name)
+    if found is None or isinstance(found, int):
+        return found
+    return _constant(found) if hasattr(found, "op_type") else number_in(found)
+
+
+def _inside(node: Any, scope: Mapping[str, Any], turns: int) -> int:
     """A lower bound on the nodes that a node's inner graphs build."""
     graphs = {held.name: held.g for held in node.attribute if held.HasField("g")}
     if not graphs:
@@ -228,31 +242,31 @@ def _inside(node: Any, scope: Mapping[str, int | None], turns: int) -> int:
             )
         return n_built(graphs["body"], scope, turns) if turns else 0
     if node.op_type == "If":
-        condition = scope.get(node.input[0]) if node.input else None
+        condition = _known(scope, node.input[0]) if node.input else None
         chosen = graphs.get("else_branch" if condition == 0 else "then_branch") if condition is not None else None
         branches = graphs.values() if chosen is None else [chosen]
         return min(n_built(branch, scope, turns) for branch in branches)
     return sum(n_built(graph, scope, turns) for graph in graphs.values())
 
 
-def _turns(node: Any, body: Any, scope: Mapping[str, int | None]) -> int:
+def _turns(node: Any, body: Any, scope: Mapping[str, Any]) -> int:
     """The number of iterations that a loop certainly has; 1 if its body decides."""
     names = [*node.input, "", ""]
-    goes_on = scope.get(names[1], None) if names[1] else 1
+    goes_on = _known(scope, names[1]) if names[1] else 1
     if goes_on == 0:
         return 0
     if not goes_on or not stays_true(body, scope):
         return 1
-    most = scope.get(names[0], None) if names[0] else MOST_STEPS + 1
+    most = _known(scope, names[0]) if names[0] else MOST_STEPS + 1
     return 1 if most is None else max(most, 0)
 
 
-def stays_true(body: Any, known: Mapping[str, int | None]) -> bool:
+def stays_true(body: Any, known: Mapping[str, Any]) -> bool:
     """True if a loop's body never ends it: the body passes the condition on, or sets it to true.
 
     Args:
         body: A `GraphProto`.
-        known: Known integers and booleans of outer graphs, by name.
+        known: Known integers and booleans of outer graphs by name, or initializers and nodes that may hold one.
     """
     if len(body.input) < 2 or not body.output:
         return False
@@ -269,7 +283,7 @@ def stays_true(body: Any, known: Mapping[str, int | None]) -> bool:
     if name == body.input[1].name:
         return True
     held = next((tensor for tensor in body.initializer if tensor.name == name), None)
-    return (number_in(held) if held is not None else known.get(name)) == 1
+    return (number_in(held) if held is not None else _known(known, name)) == 1
 
 
 def _constant(node: Any) -> int | None:
@@ -291,7 +305,7 @@ def number_in(tensor: Any) -> int | None:
     if np.prod(tensor.dims, dtype=float) != 1 or not (tensor.HasField("raw_data") or tensor.ByteSize() < 1 << 10):
         return None
     try:
-        found = needed("onnx.load", "onnx.numpy_helper", "ONNX files", "onnx").to_array(tensor)
+        found = onnx_package("onnx.load").numpy_helper.to_array(tensor)
     except Exception:  # malformed tensors raise an error when the model reads them
         return None
     return int(found.item()) if found.size == 1 and found.dtype.kind in "iub" else None

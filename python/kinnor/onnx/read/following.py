@@ -129,7 +129,7 @@ class Following:
 
     def _note(self, at: int, node: Any, inputs: list[str], values: dict[str, Any], trace: Trace) -> None:
         """Notes a node that was built, if it must be built again for other lengths."""
-        has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
+        has_graphs = reading.has_graphs(node)
         names = reading.names_read([node]) if has_graphs else inputs
         read = [name for name in names if name in self._moving]
         if not read:

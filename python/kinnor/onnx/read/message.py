@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .values import OnnxError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import IO
 
-__all__ = ["MOST_NODES", "TensorFile", "parse", "read", "refuse_many"]
+__all__ = ["MOST_NODES", "PLAIN", "TensorFile", "parse", "read", "refuse_many"]
 
 MOST_NODES = 100_000
 """Limit on the nodes of a file, including nodes of its functions."""
@@ -25,7 +25,7 @@ _GRAPH, _NODE, _INITIALIZER, _RAW = 7, 1, 5, 9
 _LARGE = 1 << 12
 """Tensors of more than this many bytes stay in the file."""
 
-_PLAIN = frozenset(range(1, 8)) | frozenset(range(9, 14))
+PLAIN = frozenset(range(1, 8)) | frozenset(range(9, 14))
 """Element types of whole bytes, whose raw data has the layout of an array."""
 
 
@@ -75,6 +75,9 @@ class TensorFile:
 _BLOCK = 1 << 16
 """Number of bytes that are read together."""
 
+_MOST_HEAD = 20
+"""The most bytes of two numbers, as at the start of a field."""
+
 
 class _FileContent:
     """The bytes of a file as a sequence, read on demand. It is not mapped, because the file may be truncated meanwhile.
@@ -92,20 +95,14 @@ class _FileContent:
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            start, stop, _ = key.indices(self._size)
-            at = start - self._start
-            if at >= 0 and stop - self._start <= len(self._block):
-                return self._block[at : stop - self._start]
+    def __getitem__(self, key: slice) -> bytes:
+        start, stop, _ = key.indices(self._size)
+        if stop - start >= _BLOCK:
             return self._read(start, stop - start)
-        at = key - self._start
-        if not 0 <= at < len(self._block):
-            if not 0 <= key < self._size:
-                raise ValueError(f"expected a byte of {self._size}, got byte {key}")
-            self._block = self._read(key, min(_BLOCK, self._size - key))
-            self._start, at = key, 0
-        return self._block[at]
+        at = start - self._start
+        if at < 0 or stop - self._start > len(self._block):
+            self._block, self._start, at = self._read(start, min(_BLOCK, self._size - start)), start, 0
+        return self._block[at : at + stop - start]
 
     def _read(self, start: int, n_bytes: int) -> bytes:
         """Reads bytes. Raises EOFError if the file has been truncated."""
@@ -126,32 +123,46 @@ class _Field(NamedTuple):
     end: int
 
 
+def _number(block: bytes, start: int, base: int) -> tuple[int, int]:
+    """Decodes a varint.
+
+    Args:
+        block: Bytes of a message.
+        start: Its position in the message.
+        base: The position of the first byte of the block.
+
+    Returns:
+        Its value and the position after it.
+    """
+    value = shift = 0
+    at = start - base
+    while (byte := block[at]) > 127 and shift < 63:
+        value |= (byte & 127) << shift
+        shift += 7
+        at += 1
+    return value | (byte & 127) << shift, at + base + 1
+
+
 def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
     """The fields of the protobuf message at bytes `start` to `end`.
 
     Raises:
         ValueError: If the last field is longer than the message.
+        IndexError: If the bytes end within a number.
     """
-
-    def number(at: int) -> tuple[int, int]:
-        """Decodes a varint. Returns its value and the position after it."""
-        value = 0
-        for shift in range(0, 70, 7):
-            value |= (content[at] & 127) << shift
-            at += 1
-            if content[at - 1] < 128:
-                break
-        return value, at
-
+    size = len(content)
+    block, base = b"", start  # bytes of the content, and the position of the first one
     while start < end:
         begin = start
-        key, start = number(start)
+        if len(block) - (start - base) < _MOST_HEAD:
+            block, base = content[start : min(start + _BLOCK, end + _MOST_HEAD, size)], start
+        key, start = _number(block, start, base)
         kind, stop = key & 7, end  # groups, which ONNX does not use, are left to the parser
         if kind == 2:
-            length, start = number(start)
+            length, start = _number(block, start, base)
             stop = start + length
         elif kind == 0:
-            _, stop = number(start)
+            _, stop = _number(block, start, base)
         elif kind in (1, 5):
             stop = start + (8 if kind == 1 else 4)
         if stop > end:
@@ -173,12 +184,17 @@ def refuse_many(n_nodes: int) -> None:
         raise OnnxError(f"onnx.load: expected {MOST_NODES} nodes at most, got {n_nodes} or more")
 
 
-def _without(content: Any, start: int, end: int, number: int) -> bytes:
-    """The message at bytes `start` to `end` without the fields of this number."""
-    kept = [
-        b"" if field.number == number else content[field.begin : field.end] for field in _fields(content, start, end)
-    ]
-    return b"".join(kept)
+def _apart(content: Any, fields: Iterable[_Field], number: int) -> tuple[list[_Field], bytes]:
+    """The fields of this number among those of a message, and the message without them."""
+    found, kept = [], [(0, 0)]  # the second are starts and ends
+    for field in fields:
+        if field.number == number:
+            found.append(field)
+        elif kept[-1][1] == field.begin:
+            kept[-1] = (kept[-1][0], field.end)
+        else:
+            kept.append((field.begin, field.end))
+    return found, b"".join([content[start:end] for start, end in kept])
 
 
 def read(path: str | os.PathLike[str], onnx: Any) -> tuple[Any, TensorFile]:
@@ -210,42 +226,43 @@ def parse(content: bytes, onnx: Any) -> Any:
         OnnxError: If there are too many nodes.
         Exception: If they are no ONNX model.
     """
-    _graphs(content)
+    for graph in _fields(content, 0, len(content)):
+        for _ in _counted(_fields(content, graph.start, graph.end)) if graph.number == _GRAPH else ():
+            pass
     return onnx.ModelProto.FromString(content)
 
 
-def _graphs(content: Any) -> list[_Field]:
-    """Returns the fields of the graph, and refuses graphs with too many nodes before any node is made."""
-    graphs = [field for field in _fields(content, 0, len(content)) if field.number == _GRAPH]
-    for graph in graphs:
-        n_nodes = 0
-        for field in _fields(content, graph.start, graph.end):
-            n_nodes += field.number == _NODE
-            refuse_many(n_nodes)
-    return graphs
+def _counted(fields: Iterable[_Field]) -> Iterator[_Field]:
+    """Passes on the fields of a graph, and refuses too many nodes before any node is made."""
+    n_nodes = 0
+    for field in fields:
+        n_nodes += field.number == _NODE
+        refuse_many(n_nodes)
+        yield field
 
 
 def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
     """Parses a model without the data of its large tensors. Returns it with the file that holds them."""
-    graphs = _graphs(content)
-    model = onnx.ModelProto.FromString(_without(content, 0, len(content), _GRAPH))
+    graphs, rest = _apart(content, _fields(content, 0, len(content)), _GRAPH)
+    model = onnx.ModelProto.FromString(rest)
     places = {}
     for graph in graphs:
-        model.graph.MergeFromString(_without(content, graph.start, graph.end, _INITIALIZER))
-        for field in _fields(content, graph.start, graph.end):
-            if field.number == _INITIALIZER:
-                tensor, place = _tensor(content, onnx, field)
-                model.graph.initializer.append(tensor)
-                if place is not None:
-                    places[tensor.name] = place
+        fields = _counted(_fields(content, graph.start, graph.end))
+        initializers, rest = _apart(content, fields, _INITIALIZER)
+        model.graph.MergeFromString(rest)
+        for field in initializers:
+            tensor, place = _tensor(content, onnx, field)
+            model.graph.initializer.append(tensor)
+            if place is not None:
+                places[tensor.name] = place
     return model, TensorFile(path, places)
 
 
 def _tensor(content: Any, onnx: Any, field: _Field) -> tuple[Any, tuple[int, int] | None]:
     """A `TensorProto`, and the start and end of its bytes if they stay in the file."""
     if field.end - field.start > _LARGE:
-        raw = [part for part in _fields(content, field.start, field.end) if part.number == _RAW]
-        tensor = onnx.TensorProto.FromString(_without(content, field.start, field.end, _RAW))
-        if len(raw) == 1 and tensor.data_type in _PLAIN:
+        raw, rest = _apart(content, _fields(content, field.start, field.end), _RAW)
+        tensor = onnx.TensorProto.FromString(rest)
+        if len(raw) == 1 and tensor.data_type in PLAIN:
             return tensor, (raw[0].start, raw[0].end)
     return onnx.TensorProto.FromString(content[field.start : field.end]), None

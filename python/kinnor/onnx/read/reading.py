@@ -9,7 +9,7 @@ from ..._core import CallError, Error, UnsupportedError
 from ...files.packages import needed
 from . import expansion, message
 from .tables import TABLE
-from .tensors import array_of, attributes_of, dtype_of, onnx_package
+from .tensors import array_of, attributes_of, dtype_of, has_graphs, onnx_package
 from .values import OnnxError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "described",
     "dtype_of",
     "graphs",
+    "has_graphs",
     "held",
     "inlined",
     "metadata_of",
@@ -35,6 +36,10 @@ __all__ = [
     "versions_of",
     "without_arrays",
 ]
+
+
+_STRING, _TENSOR, _GRAPH, _STRINGS, _GRAPHS = 3, 4, 5, 8, 10
+"""Types of attributes: values of `AttributeProto.AttributeType`."""
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Any, message.TensorFile]:
@@ -115,9 +120,11 @@ def strings_of(graph: Any) -> list[str]:
             found.update(tensor.string_data)
         for node in inner.node:
             for held in node.attribute:
-                found.update(held.strings)
-                found.update(held.t.string_data)
-                if held.name in ("default_string", "value_string"):
+                if held.type == _TENSOR:
+                    found.update(held.t.string_data)
+                elif held.type == _STRINGS:
+                    found.update(held.strings)
+                elif held.type == _STRING and held.name in ("default_string", "value_string"):
                     found.add(held.s)
     return sorted(text.decode(errors="replace") for text in found)
 
@@ -166,16 +173,18 @@ def graphs(graph: Any) -> Iterator[Any]:
     """
     yield graph
     for node in graph.node:
-        yield from _inside(node)
+        if has_graphs(node):
+            yield from _inside(node)
 
 
 def _inside(node: Any) -> Iterator[Any]:
     """The inner graphs of a node, at all levels."""
     for attribute in node.attribute:
-        if attribute.HasField("g"):
+        if attribute.type == _GRAPH:
             yield from graphs(attribute.g)
-        for held in attribute.graphs:
-            yield from graphs(held)
+        elif attribute.type == _GRAPHS:
+            for held in attribute.graphs:
+                yield from graphs(held)
 
 
 def names_read(nodes: Sequence[Any]) -> set[str]:
@@ -185,7 +194,7 @@ def names_read(nodes: Sequence[Any]) -> set[str]:
         nodes: Each a `NodeProto`.
     """
     found = {name for node in nodes for name in node.input}
-    for graph in (graph for node in nodes for graph in _inside(node)):
+    for graph in (graph for node in nodes if has_graphs(node) for graph in _inside(node)):
         found.update(name for node in graph.node for name in node.input)
         found.update(held.name for held in graph.output)
     return found
@@ -202,10 +211,10 @@ def check(model: Any) -> None:
         OnnxError: If a node comes before a node that it depends on.
     """
     versions = versions_of(model)
-    n_nodes = sum(len(graph.node) for graph in graphs(model.graph))
-    message.refuse_many(n_nodes)
+    every = list(graphs(model.graph))
+    message.refuse_many(sum(len(graph.node) for graph in every))
     missing = []
-    for graph in graphs(model.graph):
+    for graph in every:
         for node in graph.node:
             domain = "" if node.domain == "ai.onnx" else node.domain
             if (domain, node.op_type) not in TABLE and not expansion.is_defined(node, versions):
@@ -219,7 +228,8 @@ def check(model: Any) -> None:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise UnsupportedError(f"onnx.load: expected operators of docs/onnx.md, got {', '.join(missing[:5])}{more}")
     _check_order(model.graph, set())
-    expansion.n_built(model.graph, {})
+    if len(every) > 1:
+        expansion.n_built(model.graph, {})
 
 
 def _check_order(graph: Any, outer: set[str]) -> None:
@@ -230,8 +240,8 @@ def _check_order(graph: Any, outer: set[str]) -> None:
         for name in node.input:
             if name not in known:
                 raise OnnxError(f"onnx.load: expected {name!r} before node {node.name!r} that takes it, got nothing")
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
+        for attribute in node.attribute if has_graphs(node) else ():
+            if attribute.type == _GRAPH:
                 _check_order(attribute.g, known)
         for name in node.output:
             if name and name in made:

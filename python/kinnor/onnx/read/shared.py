@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .containers import Absent, Items, Maps, Words
+from .tensors import has_graphs
 from .values import Value, cast
 
 if TYPE_CHECKING:
@@ -46,6 +47,17 @@ class SharedValues:
         self._constants = {name: value for name, value in constants.items() if value.known}
         self._fitting = [_fits(node) for node in graph.node]
 
+    def hold(self, at: int, name: str, value: Value) -> None:
+        """Takes the output of a node without inputs.
+
+        Args:
+            at: Index of the node.
+            name: The output.
+            value: Its value, a constant tensor of numbers.
+        """
+        self.values[name] = _without_array(value)
+        self.nodes.add(at)
+
     def note(self, at: int, node: Any, values: dict[str, Value | None]) -> None:
         """Takes the outputs of a node if they depend on constants of the model only.
 
@@ -74,8 +86,7 @@ class SharedValues:
 
 def _fits(node: Any) -> bool:
     """True if the outputs of a node follow from its explicit inputs."""
-    has_graphs = any(held.HasField("g") or held.graphs for held in node.attribute)
-    return not has_graphs and node.op_type not in _RANDOM
+    return node.op_type not in _RANDOM and not has_graphs(node)
 
 
 def _is_held(value: Value) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,17 @@ import numpy as np
 from ..._core import UnsupportedError
 from ...files.atomic import steadily
 from ...files.packages import needed
+from . import message
 from .values import OnnxError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["array_of", "attributes_of", "dtype_of", "onnx_package"]
+__all__ = ["array_of", "attributes_of", "dtype_of", "has_graphs", "onnx_package"]
+
+
+_NUMBERS = {1: "float_data", 6: "int32_data", 7: "int64_data", 11: "double_data"}
+"""The fields of numbers that are no bytes, by element type."""
 
 
 def onnx_package(op: str) -> Any:
@@ -30,8 +36,9 @@ def onnx_package(op: str) -> Any:
     Args:
         op: The name of the caller, for the error if the package is missing.
     """
-    needed(op, "onnx.numpy_helper", "ONNX files", "onnx")
-    return needed(op, "onnx", "ONNX files", "onnx")
+    if "onnx.numpy_helper" not in sys.modules:
+        needed(op, "onnx.numpy_helper", "ONNX files", "onnx")
+    return sys.modules.get("onnx") or needed(op, "onnx", "ONNX files", "onnx")
 
 
 @cache
@@ -80,8 +87,13 @@ def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> 
     given = tensor.raw_data if content is None and tensor.HasField("raw_data") else content
     if given is not None and not packed and len(given) != n_bytes:
         raise OnnxError(f"{where}: expected {n_bytes} bytes of shape {shape}, got {len(given)}")
+    if content is None and tensor.data_type in message.PLAIN:
+        content = given
     if content is not None:
         return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype, copy=False)
+    numbers = getattr(tensor, _NUMBERS[tensor.data_type]) if tensor.data_type in _NUMBERS and given is None else ()
+    if size and len(numbers) == size:
+        return np.array(numbers, dtype).reshape(shape)
     try:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except Exception as error:
@@ -128,6 +140,19 @@ def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
         return found
 
     return steadily("onnx.load", path, read)
+
+
+_GRAPHS = (5, 10)
+"""Types of attributes with graphs: values of `AttributeProto.AttributeType`."""
+
+
+def has_graphs(node: Any) -> bool:
+    """True if a node has inner graphs.
+
+    Args:
+        node: A `NodeProto`.
+    """
+    return node.op_type != "Constant" and any(held.type in _GRAPHS for held in node.attribute)
 
 
 def attributes_of(node: Any, folder: Path | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,8 +120,16 @@ class Uses:
             name: The output of the node.
             array: Its elements.
         """
-        is_weight = any(operator in _WEIGHTED for operator, _ in self._uses.get(name, []))
-        return (is_weight or array.size >= _LARGE) and self.is_parameter(name, array)
+        return self.may_be_parameter_in_node(name, array.size) and self.is_parameter(name, array)
+
+    def may_be_parameter_in_node(self, name: str, size: int) -> bool:
+        """True if the array of a `Constant` node is large or the weight of a layer.
+
+        Args:
+            name: The output of the node.
+            size: Number of its elements.
+        """
+        return size >= _LARGE or any(operator in _WEIGHTED for operator, _ in self._uses.get(name, []))
 
 
 def _nodes(graph: Any) -> Iterator[Any]:
@@ -157,6 +166,8 @@ def constant_nodes(graph: Any, uses: Uses, folder: Path | None) -> dict[str, NDA
         for held in node.attribute:
             is_text = held.name == "value" and len(held.t.string_data) > 0
             if held.name == "value" and not is_text and reading.dtype_of(held.t.data_type).kind not in "iub":
+                if not uses.may_be_parameter_in_node(node.output[0], math.prod(held.t.dims)):
+                    continue
                 array = np.asarray(reading.array_of(held.t, folder))
                 if uses.is_parameter_in_node(node.output[0], array):
                     found[node.output[0]] = array
