@@ -254,11 +254,11 @@ class Folding:
         if found is None:
             self._read(held)
             how = normalization(f)
-            w = scaled(layer, how.scale, outputs=True).astype(np.float32)
+            w = scaled(layer, how.scale, outputs=True)
             b = how.shift + (how.scale * layer.inputs[2].d.ravel() if len(layer.inputs) == 3 else 0)
             if not (np.isfinite(w).all() and np.isfinite(b).all()):
                 return
-            found = [type(f.inputs[0]).from_numpy_array(values.astype(np.float32)) for values in (w, b)]
+            found = [type(f.inputs[0]).from_numpy_array(np.asarray(values, np.float32)) for values in (w, b)]
             if key is not None:
                 self._made[key] = found
         with context_scope(f.context):

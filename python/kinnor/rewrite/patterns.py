@@ -73,15 +73,15 @@ def _values(v: Variable | None) -> Any:
     return None if v is None else np.array(v.d, np.float64).ravel()
 
 
-def scaled(f: Function, by: NDArray[Any], outputs: bool) -> NDArray[Any]:
+def scaled(f: Function, by: NDArray[Any], outputs: bool) -> NDArray[np.float32]:
     """The weight of a layer multiplied by a factor for each output map, or for each input map."""
     kind, args = f.info.type_name, f.info.args
-    w: NDArray[Any] = np.array(f.inputs[1].d, np.float64)
+    w: NDArray[Any] = f.inputs[1].d
     if kind == "Affine":
         if outputs:
-            rows: NDArray[Any] = w.reshape(w.shape[0], -1) * by
+            rows = _products(w.reshape(w.shape[0], -1), by)
         else:
-            rows = w.reshape(by.size, w.shape[0] // by.size, -1) * by[:, None, None]
+            rows = _products(w.reshape(by.size, w.shape[0] // by.size, -1), by[:, None, None])
         return rows.reshape(w.shape)
     last, group = args["channel_last"], args["group"]
     if last:
@@ -89,8 +89,15 @@ def scaled(f: Function, by: NDArray[Any], outputs: bool) -> NDArray[Any]:
     # The first axis of the weight has all maps of one side, the second the maps of the other side in one group.
     first = outputs == (kind == "Convolution")
     parts = w.reshape(group, w.shape[0] // group, w.shape[1], -1)
-    found = (parts * by.reshape((group, -1, 1, 1) if first else (group, 1, -1, 1))).reshape(w.shape)
+    found = _products(parts, by.reshape((group, -1, 1, 1) if first else (group, 1, -1, 1))).reshape(w.shape)
     return np.moveaxis(found, 1, -1) if last else found
+
+
+def _products(w: NDArray[Any], by: NDArray[Any]) -> NDArray[np.float32]:
+    """Products in float64, rounded to float32, without an array of float64."""
+    found = np.empty(np.broadcast_shapes(w.shape, by.shape), np.float32)
+    np.multiply(w, by, out=found, dtype=np.float64, casting="same_kind")
+    return found
 
 
 def registered(scope: str, name: str, values: NDArray[Any], like: Variable | None = None) -> Variable:

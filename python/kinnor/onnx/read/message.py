@@ -53,21 +53,28 @@ class TensorFile:
         return None if tensor.HasField("raw_data") else self._places.get(tensor.name)
 
     @contextmanager
-    def opened(self) -> Iterator[Callable[[Any], bytes | None]]:
+    def opened(self) -> Iterator[Callable[..., bytes | None]]:
         """Opens the file for a `with` block.
 
         Yields:
-            A function from a `TensorProto` to its bytes, or None if they were not left in the file.
+            A function from a `TensorProto` to its bytes, or None if they were not left in the file. Given an array of
+            that size as well, it writes them there, and returns None.
         """
         with self.path.open("rb") if self._places else nullcontext() as file:
 
-            def content(tensor: Any) -> bytes | None:
+            def content(tensor: Any, into: Any = None) -> bytes | None:
                 """Reads the bytes of a tensor that was left in the file. None if it was not left there."""
                 place = self.place(tensor)
                 if file is None or place is None:
                     return None
                 file.seek(place[0])
-                return file.read(place[1] - place[0])
+                if into is None:
+                    return file.read(place[1] - place[0])
+                if (n_bytes := file.readinto(memoryview(into).cast("B"))) < into.nbytes:
+                    raise OnnxError(
+                        f"onnx.load: tensor {tensor.name!r}: expected {into.nbytes} bytes in the file, got {n_bytes}"
+                    )
+                return None
 
             yield content
 

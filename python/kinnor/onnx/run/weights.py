@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -112,6 +114,20 @@ def _checksum(values: NDArray[Any]) -> int:
     return crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
 
+def _space_of(tensor: Any, place: tuple[int, int] | None) -> Variable | None:
+    """A variable for a tensor of float32 that was left in the file as a variable has it, else None."""
+    shape = tuple(tensor.dims)
+    is_fit = (
+        place is not None and tensor.data_type == _FLOAT and sys.byteorder == "little" and min(shape, default=0) > 0
+    )
+    if place is None or not is_fit or 4 * math.prod(shape) != place[1] - place[0]:
+        return None
+    return Variable(shape)
+
+
+_FLOAT = 1
+"""The element type float32."""
+
 _FROZEN = {"BatchNormalization": (3, 4)}
 """Inputs that are running statistics and are not trained."""
 
@@ -144,13 +160,17 @@ class Weights:
             self._originals = Originals(tensors.path if any(map(tensors.place, graph.initializer)) else None)
             for tensor in each(graph.initializer, "read ONNX"):
                 name, place = tensor.name, tensors.place(tensor)
-                array = reading.array_of(tensor, folder, content(tensor))
+                variable = _space_of(tensor, place)
+                if variable is None:
+                    array = reading.array_of(tensor, folder, content(tensor))
+                else:  # without a copy
+                    content(tensor, array := variable.d)
                 if uses.is_parameter(name, array):
-                    parameter = self._add(name, array, name not in self.statistics)
+                    parameter = self._add(name, array, name not in self.statistics, variable)
                     if place is not None:
                         self._originals.add(parameter, place, array)
                 else:
-                    self.constants[name] = constant(array)
+                    self.constants[name] = constant(array if variable is None else array.copy())
         self.moved = constant_nodes(graph, uses, folder)
         for name, array in self.moved.items():
             self._add(name, array, True)
@@ -160,9 +180,11 @@ class Weights:
         self.restore()
         return {**self.__dict__, "_originals": Originals()}
 
-    def _add(self, name: str, array: NDArray[Any], is_trained: bool) -> Variable:
-        """Registers an array as a parameter."""
-        parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False), need_grad=is_trained)
+    def _add(self, name: str, array: NDArray[Any], is_trained: bool, parameter: Variable | None = None) -> Variable:
+        """Registers an array as a parameter, or the variable that holds it."""
+        if parameter is None:
+            parameter = Variable.from_numpy_array(array.astype(np.float32, copy=False))
+        parameter.need_grad = is_trained
         self.parameters[name] = parameter
         self.constants[name] = Value(parameter, array.dtype, is_parameter=True, restore=self.restore)
         return parameter

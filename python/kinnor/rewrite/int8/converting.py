@@ -13,7 +13,7 @@ import numpy as np
 from ... import functions as F
 from ..patterns import is_a
 from .elementwise import MOVES, framed, table_of
-from .layers import LAYERS, Product, numbers
+from .layers import COUNTED, LAYERS, Product, numbers
 from .levels import SIGNED, Levels, Scale, Target, constant, is_constant, is_dynamic, value_of
 
 if TYPE_CHECKING:
@@ -59,15 +59,16 @@ class IntegerLayers:
             return False
         self.given, kept = set(inputs), set(outputs)
         for f in order:
-            if is_a(f, "QuantizeLinear"):
+            kind = f.info.type_name
+            if kind == "QuantizeLinear":
                 self._quantize(f)
-            elif is_a(f, "DequantizeLinear"):
+            elif kind == "DequantizeLinear":
                 self._dequantize(f)
-            elif is_a(f, "Pad") and f.inputs[0] in self._numbers:
+            elif kind == "Pad" and f.inputs[0] in self._numbers:
                 self._frame(f)
-            elif is_a(f, *MOVES) and f.inputs[0] in self._levels:
+            elif kind in MOVES and f.inputs[0] in self._levels:
                 self._move(f)
-            else:
+            elif kind in COUNTED:
                 self._count(f, kept)
         for y, instead in self._instead:
             y.rewire_on(instead)

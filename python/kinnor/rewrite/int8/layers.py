@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .converting import IntegerLayers
     from .levels import Scale, Target
 
-__all__ = ["LAYERS", "Product", "numbers"]
+__all__ = ["COUNTED", "LAYERS", "Product", "numbers"]
 
 
 def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
@@ -110,7 +110,7 @@ def _product(graph: IntegerLayers, f: Function, step_of_y: float | None) -> Prod
     if x is None or weights is None or along is None or (x.given and (step_of_y is not None or len(f.inputs) > 2)):
         return None
     (step, zero), n = along, weights.levels.shape[1]
-    held = graph.kept(weights.key, lambda: weights.levels, np.int8)
+    held = graph.kept(weights.key, lambda: weights.levels, np.int8) if weights.held is None else weights.held
     x_step, x_zero = x.parameters
     if x.given:
         scale, bias = x_step * constant(step, np.float32), np.zeros(n)
@@ -164,6 +164,10 @@ def _matmul(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
         return found
     y = _matrices(graph, f, target)
     return None if y is None else Levels(target.scale, plain=y)
+
+
+COUNTED = frozenset(["Add2", "Affine", "BatchMatmul", "Identity", "Mul2"])
+"""Types of the functions that `numbers` has rules for."""
 
 
 def numbers(graph: IntegerLayers, f: Function) -> Product | Variable | None:

@@ -224,6 +224,8 @@ class Weights(NamedTuple):
     zero: NDArray[np.int64]
     key: Any
     """Identifies the levels in this axis order, for sharing between graphs."""
+    held: Variable | None = None
+    """A constant variable with these levels, or None."""
 
     def transposed(self, axes: list[int]) -> Weights:
         """The weights with permuted axes.
@@ -294,7 +296,9 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
     if f is None or f.info.type_name != "DequantizeLinear":
         return None
     held = f.inputs[0]
-    levels, step, zero = (value_of(v, given) for v in f.inputs)
+    is_held = held.parent is None and held not in given
+    levels = held.d if is_held else value_of(held, given)  # without a copy, as nothing changes it
+    step, zero = (value_of(v, given) for v in f.inputs[1:])
     if levels is None or step is None or zero is None:
         return None
     if is_a(held.parent, "QuantizeLinear"):
@@ -302,10 +306,14 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
     if levels.dtype not in (np.int8, np.uint8):
         return None
     zero = zero.astype(np.int64)
-    if levels.dtype == np.uint8:
+    is_signed = levels.dtype == np.int8
+    if is_held and is_signed:
+        return Weights(levels, step.astype(np.float32), zero, held, held)
+    if not is_signed:
         levels, zero = (levels ^ np.uint8(SIGNED)).view(np.int8), zero - SIGNED
     # Graphs for other shapes may have the same constants as other variables, so the key is the content.
-    key = (hashlib.sha1(levels.tobytes(), usedforsecurity=False).digest(), levels.shape)
+    content = np.ascontiguousarray(levels).data
+    key = held if is_held else (hashlib.sha1(content, usedforsecurity=False).digest(), levels.shape)
     return Weights(levels, step.astype(np.float32), zero, key)
 
 
@@ -346,16 +354,26 @@ def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
     """
     if not is_a(scale.parent, "Add2") or zero.parent is None:
         return False
-    return all(_is_same(a, b, x) for a, b in zip((scale, zero), dynamic_parameters(x), strict=True))
+    same = {x: x}
+    return all(_is_same(a, b, same) for a, b in zip((scale, zero), dynamic_parameters(x), strict=True))
 
 
-def _is_same(a: Variable, b: Variable, source: Variable) -> bool:
-    """True if two variables are the same function of `source`."""
-    if a == b or source in (a, b):
-        return a == b
+def _is_same(a: Variable, b: Variable, same: dict[Variable, Variable]) -> bool:
+    """True if two variables are the same function of variables that are the same.
+
+    Args:
+        a: The first variable.
+        b: The second variable.
+        same: Pairs of variables that are the same, to which this pair is added.
+    """
+    if a in same or a == b:
+        return same.get(a, a) == b
     f, g = a.parent, b.parent
     if f is None or g is None or f.info.type_name != g.info.type_name or f.info.args != g.info.args:
         return False
-    return len(f.inputs) == len(g.inputs) and all(
-        _is_same(*pair, source) for pair in zip(f.inputs, g.inputs, strict=True)
-    )
+    if len(f.inputs) != len(g.inputs):
+        return False
+    if not all(_is_same(*pair, same) for pair in zip(f.inputs, g.inputs, strict=True)):
+        return False
+    same[a] = b
+    return True
