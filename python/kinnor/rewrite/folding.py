@@ -111,6 +111,7 @@ class Folding:
         self._integers = IntegerLayers()
         # Rewrites by the type of function, in their order. The second ones need the results of the first ones.
         self._first_rules: Mapping[str, tuple[Callable[[Function], None], ...]] = {
+            "Add2": (self._add_bias_of_channels,),
             "BatchNormalization": (self._merge_normalization,),
             "Concatenate": (self._concatenate_slices,),
         }
@@ -285,6 +286,32 @@ class Folding:
                 with context_scope(f.context):
                     f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.info.args))
                 return
+
+    def _add_bias_of_channels(self, f: Function) -> None:
+        """Adds a constant that is added to the channels of a convolution's output to its bias."""
+        for y, b in (f.inputs, f.inputs[::-1]):
+            layer = y.parent
+            if not is_a(layer, "Convolution") or only_reader(layer) != f or y in self._kept:
+                continue
+            args, w = layer.info.args, layer.inputs[1]
+            axis = y.ndim - 1 if args["channel_last"] else args["base_axis"] % y.ndim
+            shape = (1,) * (y.ndim - b.ndim) + tuple(b.shape)
+            if shape != tuple(n if k == axis else 1 for k, n in enumerate(y.shape)) or y.shape != f.outputs[0].shape:
+                continue
+            held = [b, *layer.inputs[2:]]
+            if not all(map(self._is_constant, held)) or any(x.data.dtype != np.float32 for x in (w, *held)):
+                continue
+            key, found = self._cached(("bias",), held)
+            if found is None:
+                self._read(held)
+                total = sum((x.d.ravel().astype(np.float64) for x in held), np.zeros(b.size))
+                found = [type(b).from_numpy_array(total.astype(np.float32))]
+                if key is not None:
+                    self._made[key] = found
+                    self._shared.update(found)
+            with context_scope(f.context):
+                f.outputs[0].rewire_on(F.convolution(layer.inputs[0], w, found[0], **args))
+            return
 
     def _concatenate_slices(self, f: Function) -> None:
         """Lets a concatenation read slices of length 1 directly from the sliced arrays, without copies."""

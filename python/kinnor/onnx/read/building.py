@@ -180,7 +180,11 @@ class Builder:
             self.at = at
             if at in self._shared.nodes:
                 continue
-            if following is None:
+            if node.op_type == "Identity" and _is_computed_here(value := values.get(node.input[0])):
+                values[node.output[0]] = value  # without a copy
+                if following is not None:
+                    following.pass_on(node)
+            elif following is None:
                 self._add(node, values, versions)
             else:
                 held = self._prepare(node)
@@ -375,6 +379,11 @@ class Builder:
                 raise held.unsupported(f"expected {wanted!r} in the definition of the operator, got nothing")
             found.append(value if value is not None else Value(np.zeros(0, np.float32)))
         return found
+
+
+def _is_computed_here(value: Value | None) -> bool:
+    """True if a function computes a value, so that it is neither an input nor a constant of the model."""
+    return type(value) is Value and value.is_computed and value.variable.parent is not None
 
 
 def _is_cast_to_real(node: Node) -> bool:

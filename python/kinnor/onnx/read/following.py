@@ -127,6 +127,16 @@ class Following:
         if self.is_possible:
             self._note(at, node, inputs, values, trace)
 
+    def pass_on(self, node: Any) -> None:
+        """Notes a node whose output is its input.
+
+        Args:
+            node: The `NodeProto`.
+        """
+        if node.input[0] in self._moving:
+            self._moving.add(node.output[0])
+            self._makers[node.output[0]] = node
+
     def _note(self, at: int, node: Any, inputs: list[str], values: dict[str, Any], trace: Trace) -> None:
         """Notes a node that was built, if it must be built again for other lengths."""
         has_graphs = reading.has_graphs(node)
@@ -165,8 +175,8 @@ class Following:
         built = {name for step in self._steps if step.is_computed for _, name in step.outputs}
         for name in node.input:
             is_flat = False
-            while (maker := self._makers.get(name)) is not None and maker.op_type in ("Reshape", "Squeeze"):
-                name, is_flat = maker.input[0], True
+            while (maker := self._makers.get(name)) is not None and maker.op_type in ("Identity", "Reshape", "Squeeze"):
+                name, is_flat = maker.input[0], is_flat or maker.op_type != "Identity"
             if (
                 name in built
                 and maker is not None
