@@ -270,12 +270,12 @@ def _state(node: Node, i: int, k: int, batch: int, size: int) -> Variable:
 def _level_weight(node: Node, i: int, scale: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Returns a weight of 8-bit levels as signed levels, their zero points and their scales."""
     weight, factor = node.static(i), node.static(scale).astype(np.float32)
-    n, shift = len(weight), 128 if weight.dtype == np.uint8 else 0
+    n, is_signed = len(weight), weight.dtype == np.int8
+    shift = 0 if is_signed else 128
     zero = node.static(scale + 1).astype(np.int64) if node.has(scale + 1) else np.full(n, shift)
     shape = (n, 1, weight.shape[2])
-    signed = (weight.astype(np.int16) - shift).astype(np.int8)
     return (
-        signed,
+        weight if is_signed else (weight ^ np.uint8(shift)).view(np.int8),
         np.broadcast_to(zero.reshape(n, 1, -1) - shift, shape),
         np.broadcast_to(factor.reshape(n, 1, -1), shape),
     )
