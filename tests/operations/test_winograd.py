@@ -180,6 +180,27 @@ def test_inputs_and_weights_that_are_not_negative_give_no_negative_outputs(shape
         np.testing.assert_array_equal(got == 0, direct == 0, err_msg=name)
 
 
+COARSE: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] = {
+    "binary": lambda r, shape: r.choice([-1.0, 1.0], shape),
+    "ternary": lambda r, shape: r.choice([-0.5, 0.0, 0.5], shape),
+    "powers of two": lambda r, shape: r.choice([-1, 1], shape) * 2.0 ** r.integers(-4, 4, shape),
+    "small integers": lambda r, shape: r.integers(-9, 10, shape),
+    "fixed point": lambda r, shape: r.integers(-255, 256, shape) / 64,
+}
+"""Numbers of few binary digits, by name. Their direct sums are exact in float32."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("numbers", COARSE)
+def test_sums_of_numbers_of_few_digits_are_exact(numbers: str, shape: str) -> None:
+    """Networks of binary numbers depend on exact sums: equal sums must stay equal."""
+    r = np.random.default_rng(1)
+    x, w, gy = (COARSE[numbers](r, v.shape).astype(np.float32) for v in arrays(shape))
+    exact = sums(shape, x, w, gy, kind="double")
+    for name, got in sums(shape, x, w, gy).items():
+        np.testing.assert_array_equal(got, exact[name], name)
+
+
 @pytest.mark.parametrize("kind", ["half", "bfloat16"])
 def test_types_of_16_bits(kind: str) -> None:
     """In 16-bit types, Winograd convolutions agree with direct sums, infinities included."""

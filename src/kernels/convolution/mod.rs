@@ -36,7 +36,7 @@ use select::{Method, select, winograd_parts};
 use stride_equals_kernel::StrideEqualsKernel;
 pub use weight::{CachedWeight, DerivedCache, Fingerprint, Weight};
 use winograd::Winograd;
-use winograd::weight_scales::have_one_sign;
+use winograd::weight_scales::{are_coarse, have_one_sign};
 
 /// The number of elements that a thread sets to zero at a time.
 const ZEROS: usize = 1 << 15;
@@ -245,7 +245,8 @@ pub fn weight_gradient<T: Float>(
     g.check(x.len(), gw.len(), gy.len());
     let mut method = select::<T>(g, Pass::WeightGradient, false, true);
     // The rounding errors of Winograd's algorithm must not change the sign of a gradient.
-    if method == Method::Winograd && have_one_sign(gy) && have_one_sign(x) {
+    let is_direct = || (have_one_sign(gy) && have_one_sign(x)) || (are_coarse(gy) && are_coarse(x));
+    if method == Method::Winograd && is_direct() {
         method = select::<T>(g, Pass::WeightGradient, false, false);
     }
     match (method, winograd_parts(g)) {

@@ -211,8 +211,8 @@ impl<T: Float> WeightGradientSums<'_, T> {
             for (i, c) in channels.clone().enumerate() {
                 // SAFETY: guaranteed by the caller.
                 unsafe {
-                    self.write_channel(group, c, (&mut factors[i * of_map..], row), taps, gw, accumulate)
-                };
+                    self.write_channel(group, c, (&mut factors[i * of_map..], row), taps, gw, accumulate);
+                }
             }
         });
     }

@@ -31,6 +31,30 @@ pub(in super::super) fn have_one_sign<'a, T: Float>(values: impl IntoIterator<It
     above || below
 }
 
+/// The largest distance of the highest binary digit of coarse numbers from the lowest.
+const COARSE: i32 = 8;
+
+/// True if the numbers are whole multiples of one power of two, and less than 512 times that power: binary and ternary
+/// weights, small integers, numbers with a fixed point. False if all are zero, or if one is infinite, NaN or subnormal.
+pub(in super::super) fn are_coarse<'a, T: Float>(values: impl IntoIterator<Item = &'a T>) -> bool {
+    let (mut lowest, mut highest) = (i32::MAX, 0);
+    for v in values {
+        let bits = v.real().to_bits();
+        let (exponent, digits) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+        if exponent == 0x7ff || (exponent == 0 && digits != 0) {
+            return false;
+        }
+        if exponent > 0 {
+            lowest = lowest.min(exponent - 52 + (digits | 1 << 52).trailing_zeros() as i32);
+            highest = highest.max(exponent);
+        }
+        if highest - COARSE > lowest {
+            return false;
+        }
+    }
+    lowest <= highest
+}
+
 /// Equal scales for channels, for sums that have no weights.
 pub(super) fn even_scales<T: Float>(channels: usize) -> List<T> {
     List::repeat(T::all(SCALE), channels)
@@ -39,7 +63,8 @@ pub(super) fn even_scales<T: Float>(channels: usize) -> List<T> {
 impl<T: Float> Winograd<'_, T> {
     /// Computes the scales of source channels from the energies of their weights. Returns false if Winograd's algorithm
     /// must not be used: weights are infinite, NaN, too large or too small, or all weights of a target have one sign.
-    /// Inputs of one sign must give outputs of one sign then.
+    /// Inputs of one sign must give outputs of one sign then. Nor if all weights are coarse: with coarse inputs, as in
+    /// networks of binary numbers, direct sums are exact.
     ///
     /// # Safety
     /// The weights must be readable, and `scales` must hold one scale for each source channel of all groups.
@@ -56,7 +81,10 @@ impl<T: Float> Winograd<'_, T> {
                 self.weights_of(group, target).flat_map(|p| unsafe { std::slice::from_raw_parts(p, TAPS) });
             have_one_sign(nines)
         };
-        if (0..group).any(|group| (0..targets).any(|target| one_sign(group, target))) {
+        // SAFETY: the weights are readable.
+        if are_coarse(unsafe { std::slice::from_raw_parts(self.weight, group * maps * row) })
+            || (0..group).any(|group| (0..targets).any(|target| one_sign(group, target)))
+        {
             return false;
         }
         let parts = if self.forward { row.div_ceil(COLUMNS) } else { maps };
