@@ -23,8 +23,8 @@ def near(got: Any, expected: Any) -> None:
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
-    """Returns the logistic function of `x`."""
-    return 1 / (1 + np.exp(-x))
+    """Returns the logistic function of `x`, without an overflow for any `x`."""
+    return np.exp(-np.logaddexp(0, -x))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:

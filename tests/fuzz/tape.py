@@ -10,7 +10,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from plain_graph import OPS, Op, softmax
+from plain_graph import OPS, Op, sigmoid, softmax
 
 import kinnor as nn
 import kinnor.functions as F
@@ -186,24 +186,24 @@ FORMULAS = OPS | {
     ),
     "forgotten": Op(
         lambda x: F.forget(lambda h: F.tanh(h * 0.5) * F.sigmoid(h), x),
-        lambda x: np.tanh(x * 0.5) / (1 + np.exp(-x)),
+        lambda x: np.tanh(x * 0.5) * sigmoid(x),
         lambda gy, x: (
             gy
-            / (1 + np.exp(-x))
-            * (0.5 * (1 - np.tanh(x * 0.5) ** 2) + np.tanh(x * 0.5) * (1 - 1 / (1 + np.exp(-x)))),
+            * sigmoid(x)
+            * (0.5 * (1 - np.tanh(x * 0.5) ** 2) + np.tanh(x * 0.5) * (1 - sigmoid(x))),
         ),
     ),
     "overwritten": Op(overwritten, overwritten_plain, overwritten_backward, 2),
     "forgotten_twice": Op(
         forgotten_twice,
-        lambda x, y: np.tanh(x * 0.5) / (1 + np.exp(-x)) + y * 0.5,
+        lambda x, y: np.tanh(x * 0.5) * sigmoid(x) + y * 0.5,
         lambda gy, x, y: (*FORMULAS["forgotten"].backward(gy, x), gy * 0.5),
         2,
     ),
     "users": Op(lambda x: ShiftedSquare()(x), squared, lambda gy, x: (gy * (x - 0.5),)),
     "joined": Op(
         lambda x, y: F.softmax(x * y) - F.sigmoid(x),
-        lambda x, y: softmax(x * y) - 1 / (1 + np.exp(-x)),
+        lambda x, y: softmax(x * y) - sigmoid(x),
         lambda gy, x, y: joined_backward(gy, x, y),
         2,
     ),
@@ -221,7 +221,7 @@ NAMES = tuple(name for name in FORMULAS if name not in ("relu", "weighed"))
 
 def joined_backward(gy: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, ...]:
     """Returns the gradients of `joined`."""
-    p, s = softmax(x * y), 1 / (1 + np.exp(-x))
+    p, s = softmax(x * y), sigmoid(x)
     g = p * (gy - (gy * p).sum(-1, keepdims=True))
     return g * y - gy * s * (1 - s), g * x
 
