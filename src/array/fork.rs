@@ -5,6 +5,9 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::thread::LocalKey;
 
+use parking_lot::lock_api::RawMutex as _;
+use parking_lot::{MutexGuard, RawMutex};
+
 /// The guard of a lock that a thread holds during a fork. A thread-local of this type has no destructor: registering
 /// one could fail for lack of memory.
 pub(crate) type HeldGuard<T> = Option<ManuallyDrop<T>>;
@@ -17,6 +20,17 @@ pub(crate) fn hold<T: 'static>(held: &'static LocalKey<Cell<HeldGuard<T>>>, guar
 /// Takes the guard that this thread holds.
 pub(crate) fn release<T: 'static>(held: &'static LocalKey<Cell<HeldGuard<T>>>) -> Option<T> {
     held.take().map(ManuallyDrop::into_inner)
+}
+
+/// Unlocks a lock in a child process, which has one thread. The threads that waited for the lock are not there, and an
+/// ordinary unlock may hand the lock to one of them, so that it stays locked.
+pub(crate) fn unlock_in_child<T>(guard: MutexGuard<'static, T>) {
+    // SAFETY: the lock is only reset, below.
+    let raw = std::ptr::from_ref(unsafe { MutexGuard::mutex(&guard).raw() }).cast_mut();
+    std::mem::forget(guard);
+    // SAFETY: the only thread of the process has held the lock. Its state is atomic, so it may change behind a
+    // reference.
+    unsafe { raw.write(RawMutex::INIT) };
 }
 
 /// Registers handlers that run before each fork, after it in the parent, and after it in the child. Before a fork,

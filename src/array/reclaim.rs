@@ -200,7 +200,9 @@ pub(super) fn guard_forks() {
     extern "C" fn child() {
         let own = OWN.try_with(Cell::get).unwrap_or([0; 2]);
         RUNS.iter().zip(own).for_each(|(runs, own)| runs.store(own, SeqCst));
-        parent();
+        if let Some(freed) = fork::release(&LOCKED) {
+            fork::unlock_in_child(freed);
+        }
     }
     fork::around(before, parent, child);
 }

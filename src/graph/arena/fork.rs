@@ -40,6 +40,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     if let Some(mut arena) = fork::release(&LOCKED) {
         arena.end_runs_of_others();
+        fork::unlock_in_child(arena);
     }
 }
 
