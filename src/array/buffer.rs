@@ -152,13 +152,15 @@ impl Drop for Buffer {
             }
             fence(Ordering::Acquire);
         }
-        if header.block.is_none() {
-            // SAFETY: this was the last handle, and the header of borrowed memory is a box.
-            drop(unsafe { Box::from_raw(self.header.as_ptr()) });
-            return;
-        }
-        // SAFETY: this was the last handle. The fields are moved out before the block is freed.
-        let Header { bytes, block, payer, .. } = unsafe { self.header.read() };
+        // SAFETY: this was the last handle. The header of borrowed memory is a box. The fields of another header are
+        // moved out before the block is freed.
+        let Header { bytes, block, payer, .. } = unsafe {
+            if header.block.is_none() {
+                drop(Box::from_raw(self.header.as_ptr()));
+                return;
+            }
+            self.header.read()
+        };
         if let Some(block) = block {
             allocator::free(block, bytes);
         }

@@ -25,12 +25,11 @@ pub(crate) fn release<T: 'static>(held: &'static LocalKey<Cell<HeldGuard<T>>>) -
 /// Unlocks a lock in a child process, which has one thread. The threads that waited for the lock are not there, and an
 /// ordinary unlock may hand the lock to one of them, so that it stays locked.
 pub(crate) fn unlock_in_child<T>(guard: MutexGuard<'static, T>) {
-    // SAFETY: the lock is only reset, below.
-    let raw = std::ptr::from_ref(unsafe { MutexGuard::mutex(&guard).raw() }).cast_mut();
+    let mutex = MutexGuard::mutex(&guard);
     std::mem::forget(guard);
     // SAFETY: the only thread of the process has held the lock. Its state is atomic, so it may change behind a
     // reference.
-    unsafe { raw.write(RawMutex::INIT) };
+    unsafe { std::ptr::from_ref(mutex.raw()).cast_mut().write(RawMutex::INIT) };
 }
 
 /// Registers handlers that run before each fork, after it in the parent, and after it in the child. Before a fork,
