@@ -22,8 +22,8 @@ pub(crate) fn release<T: 'static>(held: &'static LocalKey<Cell<HeldGuard<T>>>) -
     held.take().map(ManuallyDrop::into_inner)
 }
 
-/// Unlocks a lock in a child process, which has one thread. The threads that waited for the lock are not there, and an
-/// ordinary unlock may hand the lock to one of them, so that it stays locked.
+/// Unlocks a lock in a child process, which has one thread. The threads that waited for the lock are not there.
+/// An ordinary unlock may hand the lock to one of them, and it would stay locked.
 pub(crate) fn unlock_in_child<T>(guard: MutexGuard<'static, T>) {
     let mutex = MutexGuard::mutex(&guard);
     std::mem::forget(guard);

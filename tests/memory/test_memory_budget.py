@@ -369,7 +369,7 @@ def test_convolutions_run_in_a_third_of_the_memory():
 
 
 def test_a_value_computed_after_a_run_under_a_budget_stays():
-    """`autodiff` recomputes values that the budget dropped, and keeps those that a later run computed."""
+    """`autodiff` recomputes values that the budget dropped, and keeps values that a later run computed."""
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 6).reshape(2, 3), need_grad=True)
     early = F.sin(x)
     late = F.tanh(early * 3.0 + 0.5)

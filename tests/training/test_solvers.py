@@ -273,7 +273,7 @@ def test_a_gradient_that_is_computed_as_zero_counts_after_a_look():
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("look", [*LOOKS, None])
 def test_a_gradient_that_a_user_computes_as_zero_counts_after_a_look(look, eager, whole):
-    """A gradient that a user's function computes as zero is applied, whichever way it is written."""
+    """A gradient that a user's function computes as zero is applied, assigned or written through a view."""
 
     class Halted(PythonFunction):
         """The identity, with a gradient of zero."""

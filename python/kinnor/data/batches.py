@@ -362,7 +362,7 @@ class DataIterator:
         return batch.data
 
     def _settle(self) -> None:
-        """Wait for the read ahead, and under NNabla's names for those of other iterators over the same examples.
+        """Wait for the read ahead, and under NNabla's names for reads of other iterators over the same examples.
 
         In NNabla the slices of a source share its position and orders, and their threads read at the same time. Here
         they read in the order of the calls, so that a program gets the same examples in each run.

@@ -192,7 +192,7 @@ def refuse_many(n_nodes: int) -> None:
 
 
 def _apart(content: Any, fields: Iterable[_Field], number: int) -> tuple[list[_Field], bytes]:
-    """The fields of this number among those of a message, and the message without them."""
+    """The fields of a message that have this number, and the message without them."""
     found, kept = [], [(0, 0)]  # the second are starts and ends
     for field in fields:
         if field.number == number:
