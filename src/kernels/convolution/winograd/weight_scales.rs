@@ -34,8 +34,9 @@ pub(in super::super) fn have_one_sign<'a, T: Float>(values: impl IntoIterator<It
 /// The largest distance of the highest binary digit of coarse numbers from the lowest.
 const COARSE: i32 = 8;
 
-/// True if the numbers are whole multiples of one power of two, and less than 512 times that power. Examples are binary
-/// and ternary weights, small integers and numbers with a fixed point. False if all are zero, or if one is infinite, NaN or subnormal.
+/// True if the numbers are whole multiples of one power of two, and less than 512 times that power. Examples are
+/// binary and ternary weights, small integers and numbers with a fixed point. False if all are zero, or if one is
+/// infinite, NaN or subnormal.
 pub(in super::super) fn are_coarse<'a, T: Float>(values: impl IntoIterator<Item = &'a T>) -> bool {
     let (mut lowest, mut highest) = (i32::MAX, 0);
     for v in values {
