@@ -241,6 +241,8 @@ class Memory:
         self.version = next(BEGINNINGS)
         self.epoch = 0
         """Counts replacements of the memory."""
+        self.largest = 0.0
+        """Largest magnitude since the last lazy zeroing: sums of such numbers in single precision round by its share."""
 
     def write(self, value: Any) -> None:
         """Writes new values. The version counts changes of values only."""
@@ -248,11 +250,13 @@ class Memory:
             self.root.version += 1
         self.value[...] = value
         self.known = self.sure = True
+        self.largest = max(self.largest, np.abs(self.value).max(initial=0.0))
 
     def zero(self) -> None:
         """Records a lazy zeroing: NumPy views made before it may not show the zeros."""
         self.write(0)
         self.epoch += 1
+        self.largest = 0.0
 
     def forget(self) -> None:
         """Marks the values as unknown."""

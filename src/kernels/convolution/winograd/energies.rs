@@ -24,7 +24,7 @@ pub(in crate::kernels) struct PixelEnergies<T> {
 pub(super) const TOGETHER: usize = 4;
 
 /// A row of pixels to be packed channel by channel, while their energies are computed: `to[p * 2 WIDTH + c]`. There are
-/// up to two registers of channels. Channels beyond `channels` become zeros.
+/// up to two registers of channels. Channels of a register beyond `channels` become zeros.
 pub(in crate::kernels) struct PixelsToPack<T> {
     /// The first channel of the first pixel.
     pub(super) from: *const T,
@@ -65,16 +65,24 @@ impl<T: Float> PixelsToPack<T> {
                 }
                 for part in [0, V::WIDTH] {
                     let channels = self.channels.saturating_sub(part).min(V::WIDTH);
-                    self.square(p, part, (n, channels), &mut sums);
+                    if channels == 0 {
+                        break;
+                    }
+                    if n == V::WIDTH && channels == V::WIDTH {
+                        self.square::<V, true>(p, part, (n, channels), &mut sums);
+                    } else {
+                        self.square::<V, false>(p, part, (n, channels), &mut sums);
+                    }
                 }
                 sums[0].add(sums[1]).add(sums[2].add(sums[3])).store_masked(energies, mask);
             }
         }
     }
 
-    /// Packs up to a register of pixels of up to a register of channels.
+    /// Packs up to a register of pixels of up to a register of channels. `WHOLE`: of both there are whole registers,
+    /// and nothing has to be checked.
     #[inline(always)]
-    unsafe fn square<V: Vector<T = T>>(
+    unsafe fn square<V: Vector<T = T>, const WHOLE: bool>(
         &self,
         p: usize,
         part: usize,
@@ -86,23 +94,18 @@ impl<T: Float> PixelsToPack<T> {
             let mut v = [V::zero(); 16];
             let mask = V::first(n);
             let (from, scales) = (self.from.wrapping_add(part * self.channel + p), self.scales.add(part));
-            for (first, v) in v.chunks_exact_mut(SUMS).enumerate() {
-                let first = first * SUMS;
-                if first >= channels {
+            for (c, v) in v.iter_mut().enumerate().take(V::WIDTH) {
+                if !WHOLE && c >= channels {
                     break;
                 }
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    if first + i < channels {
-                        let from = from.wrapping_add((first + i) * self.channel);
-                        v[i] = if n == V::WIDTH { V::load(from) } else { V::load_masked(from, mask) };
-                        let scaled = v[i].mul(V::all(*scales.add(first + i)));
-                        *sum = scaled.mul_add(scaled, *sum);
-                    }
-                }
+                let from = from.wrapping_add(c * self.channel);
+                *v = if WHOLE || n == V::WIDTH { V::load(from) } else { V::load_masked(from, mask) };
+                let scaled = v.mul(V::all(*scales.add(c)));
+                sums[c % SUMS] = scaled.mul_add(scaled, sums[c % SUMS]);
             }
             V::transpose(&mut v);
             for (i, v) in v.iter().enumerate().take(V::WIDTH) {
-                if i < n {
+                if WHOLE || i < n {
                     v.store(self.to.add((p + i) * 2 * V::WIDTH + part));
                 }
             }
