@@ -98,14 +98,15 @@ impl<T: Float> PanelProduct<'_, T> {
         let low = self.m <= kernels.low.len()
             && self.b.next == kernels.panel()
             && matches!(self.table, Table::OfRight(_));
-        let wide = if low { 2 * kernels.panel() } else { kernels.panel() };
+        let together = if low { 2 } else { 1 };
+        let wide = together * kernels.panel();
         for p in (0..self.k.max(1)).step_by(depth) {
             let k = depth.min(self.k - p);
             let epilogue = self.epilogue.of_part(p == 0, p + k >= self.k);
             let panels = self.n.div_ceil(wide);
             let tile = |panel: usize, row: usize| {
                 let (j, rows) = (panel * wide, heights.part(row));
-                let b = self.b.p.wrapping_add(j / kernels.panel() * self.b.next);
+                let b = self.b.p.wrapping_add(panel * together * self.b.next);
                 let b = if let Table::OfRight(_) = self.table { b } else { b.wrapping_add(p * self.b.row) };
                 // SAFETY: the tile is within the matrices.
                 unsafe {

@@ -99,16 +99,17 @@ unsafe fn prefetch_result<V: Vector, const M: usize, const N: usize>(t: &Product
     }
 }
 
-/// Adds the sums of a chain to the totals, and sets them to zero.
+/// Adds the sums of a chain to the totals, and sets them to zero. The sums of the first chain are the first totals.
 #[inline(always)]
 unsafe fn add_to_totals<V: Vector, const M: usize, const N: usize>(
     totals: &mut [[V; N]; M],
     sums: &mut [[V; N]; M],
+    is_first: bool,
 ) {
     for (totals, sums) in totals.iter_mut().zip(sums) {
         for (total, sum) in totals.iter_mut().zip(sums) {
             // SAFETY: the caller guarantees the instruction set.
-            unsafe { (*total, *sum) = (total.add(*sum), V::zero()) };
+            unsafe { (*total, *sum) = (if is_first { *sum } else { total.add(*sum) }, V::zero()) };
         }
     }
 }
@@ -122,7 +123,7 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
     // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let mut sums = [[V::zero(); N]; M];
-        let mut totals = sums;
+        let (mut totals, mut is_first) = (sums, true);
         if KIND == REGULAR || KIND == PACKING {
             prefetch_result::<V, M, N>(t);
         }
@@ -190,8 +191,8 @@ unsafe fn sums<V: Vector, const KIND: usize, const M: usize, const N: usize, con
                 if KIND != CHAINED {
                     break;
                 }
-                add_to_totals(&mut totals, &mut sums);
-                start = end;
+                add_to_totals(&mut totals, &mut sums, is_first);
+                (start, is_first) = (end, false);
                 if start == t.k {
                     break;
                 }
