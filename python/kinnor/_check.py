@@ -149,6 +149,20 @@ def items(op: str, name: str, value: Iterable[Any]) -> list[Any]:
     return found
 
 
+def listed(names: list[str]) -> str:
+    """Some of the names, for a message.
+
+    Args:
+        names: The names.
+
+    Returns:
+        The first names in quotes, and the number of the others.
+    """
+    most = 8
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more
+
+
 def split(op: str, path: str) -> list[str]:
     """The names in a path, without the empty names at its ends and between doubled slashes."""
     if not isinstance(path, str):

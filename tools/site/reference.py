@@ -163,6 +163,7 @@ SUBJECTS = {
         "Networks, parameters and states of solvers as files.",
         (
             "model",
+            "open_parameters",
             "load_checkpoint",
             "save_checkpoint",
             "compat.utils.load",

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "CODES",
+    "LONGEST_HEADER",
     "Entry",
     "PathOrFile",
     "check_names",
@@ -49,7 +51,7 @@ PathOrFile: TypeAlias = "str | os.PathLike[str] | IO[bytes]"
 
 _LATER = (".npz", ".onnx")
 """Extensions of formats that are not supported yet."""
-_LONGEST_HEADER = 100_000_000
+LONGEST_HEADER = 100_000_000
 """Longest header that readers of safetensors accept, in bytes."""
 
 
@@ -219,7 +221,7 @@ def _known() -> str:
 # --- safetensors: a JSON object in the header's metadata stores order and `need_grad`.
 
 
-_CODES = {
+CODES = {
     "bool": "BOOL",
     "int8": "I8",
     "uint8": "U8",
@@ -248,12 +250,12 @@ def write_safetensors(path: Path, entries: list[Entry]) -> None:
     ordered = sorted(entries, key=lambda entry: (-entry.values.itemsize, entry.name))
     for name, values, _ in ordered:
         start, end = end, end + values.nbytes
-        header[name] = {"dtype": _CODES[values.dtype.name], "shape": values.shape, "data_offsets": (start, end)}
+        header[name] = {"dtype": CODES[values.dtype.name], "shape": values.shape, "data_offsets": (start, end)}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    if len(text) > _LONGEST_HEADER:
+    if len(text) > LONGEST_HEADER:
         raise ParameterError(
-            f"save_parameters: expected names and shapes in at most {_LONGEST_HEADER} bytes, got {len(text)}"
+            f"save_parameters: expected names and shapes in at most {LONGEST_HEADER} bytes, got {len(text)}"
         )
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)

@@ -420,19 +420,12 @@ def _compared(entries: list[Entry]) -> Loaded:
 def _check_names(op: str, loaded: Loaded) -> None:
     """Raises ParameterError if the loaded file lacks parameters or has unexpected ones."""
     differing = (("without", loaded.missing), ("with the unexpected", loaded.unexpected))
-    told = [f"{how} {_listed(names)}" for how, names in differing if names]
+    told = [f"{how} {_check.listed(names)}" for how, names in differing if names]
     if told:
         raise ParameterError(
             f"{op}: expected a file with the parameters of this scope, got one {' and '.join(told)}; "
             "strict=False loads what matches"
         )
-
-
-def _listed(names: list[str]) -> str:
-    """Some of the names, for a message."""
-    most = 8
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
 
 
 # --- Values
