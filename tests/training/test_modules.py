@@ -145,6 +145,25 @@ def test_states_that_do_not_fit_are_refused_and_change_nothing():
         network.load_state_dict([before])
 
 
+def test_state_of_other_names():
+    """`names` maps paths to the names in the state, and errors have these names. Paths may share one."""
+    pair = nn.Sequential(("a", L.Linear(3, 3, bias=False)), ("b", L.Linear(3, 3)))
+    weight, bias = np.eye(3, dtype=np.float32), np.ones(3, np.float32)
+    names = {"@a/W": "weight", "@b/W": "weight", "@b/b": "bias"}.__getitem__
+    assert pair.load_state_dict({"weight": weight, "bias": bias}, names=names) == ([], [])
+    for layer in pair:
+        np.testing.assert_array_equal(layer.W.d, weight)
+    np.testing.assert_array_equal(pair[1].b.d, bias)
+    given = {"weight": 2 * weight, "@b/b": bias}
+    with pytest.raises(nn.ParameterError, match=r"missing names \['bias'\]; unexpected names \['@b/b'\]"):
+        pair.load_state_dict(given, names=names)
+    with pytest.raises(nn.ParameterError, match=r"'weight' of shape \(3, 3\), got \(3,\)"):
+        pair.load_state_dict({"weight": bias, "bias": bias}, names=names)
+    np.testing.assert_array_equal(pair[0].W.d, weight)
+    assert pair.load_state_dict(given, strict=False, names=names) == (["bias"], ["@b/b"])
+    np.testing.assert_array_equal(pair[0].W.d, 2 * weight)
+
+
 def test_variables_that_need_gradients_are_parameters():
     """Attributes that are variables with `need_grad` are parameters."""
     network = Dense(2)

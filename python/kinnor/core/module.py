@@ -497,7 +497,13 @@ class Module:
         """
         return self._module_parameters(True, False, set())
 
-    def load_state_dict(self, state_dict: Mapping[str, Variable | NDArray[Any]], strict: bool = True) -> LoadedNames:
+    def load_state_dict(
+        self,
+        state_dict: Mapping[str, Variable | NDArray[Any]],
+        strict: bool = True,
+        *,
+        names: Callable[[str], str] | None = None,
+    ) -> LoadedNames:
         """Copy values into the parameters and running statistics.
 
         Modules that call parametric functions have their parameters after the first call only.
@@ -505,9 +511,11 @@ class Module:
         Args:
             state_dict: Variables or arrays by path, as of `state_dict`.
             strict: Whether a name that is missing or unexpected is an error.
+            names: Returns the name in `state_dict` for a path of the module; by default the path itself. Several paths
+                may have one name.
 
         Returns:
-            The missing and the unexpected names.
+            The missing and the unexpected names, as in `state_dict`.
 
         Raises:
             ParameterError: If a shape differs or, with `strict`, if names are missing or unexpected. Nothing is
@@ -520,6 +528,9 @@ class Module:
             LoadedNames(missing_keys=[], unexpected_keys=[])
             >>> bool((other.W.d == one.W.d).all())
             True
+            >>> weights = {"weight": one.W, "bias": one.b}
+            >>> other.load_state_dict(weights, names={"W": "weight", "b": "bias"}.__getitem__)
+            LoadedNames(missing_keys=[], unexpected_keys=[])
         """
         op = "Module.load_state_dict"
         if not hasattr(state_dict, "items"):
@@ -527,13 +538,16 @@ class Module:
             hint = "; load_parameters(path) of the module reads a file" if is_path else ""
             raise CallError(f"{op}: expected Variables or arrays by path, got {type(state_dict).__name__}{hint}")
         own = self.state_dict()
-        missing = [name for name in own if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in own]
-        values = {name: _values(op, name, given) for name, given in state_dict.items() if name in own}
+        named = {path: path if names is None else names(path) for path in own}
+        known = set(named.values())
+        missing = [name for name in dict.fromkeys(named.values()) if name not in state_dict]
+        unexpected = [name for name in state_dict if name not in known]
+        values = {name: _values(op, name, given) for name, given in state_dict.items() if name in known}
+        pairs = [(name, own[path], values[name]) for path, name in named.items() if name in values]
         wrong = [
-            f"{name!r} of shape {own[name].shape}, got {array.shape}"
-            for name, array in values.items()
-            if array.shape != own[name].shape
+            f"{name!r} of shape {variable.shape}, got {array.shape}"
+            for name, variable, array in pairs
+            if array.shape != variable.shape
         ]
         wrong += [f"missing names {missing}"] * bool(strict and missing)
         wrong += [f"unexpected names {unexpected}"] * bool(strict and unexpected)
@@ -541,7 +555,7 @@ class Module:
             text = "; ".join(wrong) if own else f"a module that has parameters, got {type(self).__name__} without any"
             hint = "" if own else ": call it once, or build it of layers, before values are loaded"
             raise ParameterError(f"{op}: expected the parameters of {type(self).__name__}: {text}{hint}")
-        _core.assign_together([(own[name].data, array) for name, array in values.items()])
+        _core.assign_together([(variable.data, array) for _, variable, array in pairs])
         return LoadedNames(missing, unexpected)
 
     def set_parameter(self, key: str, param: Variable, raise_if_missing: bool = False) -> None:
