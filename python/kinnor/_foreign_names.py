@@ -349,7 +349,7 @@ LAYERS = {
     "parameterlist": "ModuleList  # a list of variables as an attribute holds parameters",
     "pixelshuffle": "kinnor.functions.transpose",
     "reshape": "kinnor.layers.Activation(lambda x: x.reshape(x.shape[0], -1))",
-    "rmsnorm": "LayerNorm",
+    "rmsnorm": "RMSNorm",
     "rnn": "kinnor.parametric_functions.rnn",
     "rnncell": "kinnor.parametric_functions.lstm_cell",
     "separableconv2d": "kinnor.parametric_functions.depthwise_convolution",

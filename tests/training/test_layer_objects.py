@@ -8,6 +8,7 @@ import kinnor.functions as F
 import kinnor.layers as L
 import kinnor.onnx
 import kinnor.parametric_functions as PF
+from kinnor import autodiff
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +81,20 @@ def test_layers_compute_as_parametric_functions(name):
     for theirs, own in zip(registered.values(), layer.state_dict().values(), strict=True):
         np.testing.assert_array_equal(own.d.ravel(), theirs.d.ravel())
     assert repr(layer).splitlines()[-1].endswith("parameters" if len(registered) != 1 else "parameter")
+
+
+@pytest.mark.parametrize("axes", [(6,), (3, 6)])
+def test_rms_norm_divides_by_the_root_mean_square(axes):
+    """`RMSNorm` equals its formula, and has gradients."""
+    x, layer = values(2, 3, 6), L.RMSNorm(axes, eps=0.1)
+    layer.gamma.d = np.random.RandomState(1).normal(size=axes)
+    square = np.mean(x.d.astype(np.float64) ** 2, axis=tuple(range(3 - len(axes), 3)), keepdims=True)
+    np.testing.assert_allclose(layer(x).d, layer.gamma.d * x.d / np.sqrt(square + 0.1), rtol=1e-6)
+    np.testing.assert_allclose(L.RMSNorm(axes, 0.1, affine=False)(x).d, x.d / np.sqrt(square + 0.1), rtol=1e-6)
+    assert [*layer.state_dict()] == ["gamma"]
+    assert autodiff.gradcheck(layer, (nn.Variable.from_numpy_array(x.d.astype(np.float64), need_grad=True),))
+    with pytest.raises(nn.ShapeError, match=r"RMSNorm: .* last axes have the sizes .*, got shape \(5,\)"):
+        layer(nn.Variable((5,)))
 
 
 def test_embeddings_compute_as_embed():

@@ -49,7 +49,7 @@ from .derived import (
     Swish,
     Tanh,
 )
-from .normalizations import BatchNorm, GroupNorm, LayerNorm
+from .normalizations import BatchNorm, GroupNorm, LayerNorm, RMSNorm
 from .recurrent import GRU, LSTM
 from .shapes import Dropout, Flatten, GlobalAvgPool, Identity
 
@@ -98,6 +98,7 @@ __all__ = [
     "MultiHeadAttention",
     "MultiheadAttention",
     "PReLU",
+    "RMSNorm",
     "ReLU",
     "ReLU6",
     "Sequential",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .._core import Variable
 
-__all__ = ["BatchNorm", "BatchNormOfAxes", "GroupNorm", "LayerNorm"]
+__all__ = ["BatchNorm", "BatchNormOfAxes", "GroupNorm", "LayerNorm", "RMSNorm"]
 
 
 class _ShiftAndScale(Module):
@@ -187,6 +187,61 @@ class LayerNorm(_ShiftAndScale):
         beta, gamma = self._shaped((*(1,) * outer, *self.normalized_shape))
         y = F.layer_normalization(inner, beta, gamma, tuple(range(outer)), self.eps)
         return y if inner is x else F.reshape(y, x.shape)
+
+    if TYPE_CHECKING:  # Editors show the arguments.
+        __call__ = call
+
+
+class RMSNorm(_ShiftAndScale):
+    """Normalization by the root mean square over the last axis or axes: `y = gamma x / sqrt(mean(x^2) + eps)`.
+
+    Decoders such as Llama use it. There is no shift, and the mean is not subtracted.
+
+    Args:
+        normalized_shape: Size of the last axis, or sizes of the last axes.
+        eps: Small number that keeps the root away from 0.
+        affine: True to have a scale.
+
+    Attributes:
+        gamma: Scale, shape `normalized_shape`, or None.
+
+    Examples:
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> L.RMSNorm(8)(nn.Variable((2, 5, 8))).shape
+        (2, 5, 8)
+
+    Source:
+        Zhang, Sennrich: Root mean square layer normalization, 2019.
+    """
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, affine: bool = True) -> None:
+        self.normalized_shape = sizes("RMSNorm", "normalized_shape", normalized_shape, single=True)
+        self.eps = number("RMSNorm", "eps", eps)
+        self.beta, self.gamma = None, self._made("gamma", self.normalized_shape, 1.0) if affine else None
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return ", ".join(map(str, self.normalized_shape))
+
+    def call(self, x: Variable) -> Variable:
+        """The output.
+
+        Args:
+            x: Input, shape (..., *normalized_shape).
+
+        Returns:
+            Array of the shape of the input.
+
+        Raises:
+            ShapeError: If the last axes have other sizes.
+        """
+        outer = x.ndim - len(self.normalized_shape)
+        if outer < 0 or x.shape[outer:] != self.normalized_shape:
+            expected = f"an input whose last axes have the sizes {self.normalized_shape}"
+            raise ShapeError(f"RMSNorm: expected {expected}, got shape {x.shape}")
+        square = F.mean(x * x, axis=tuple(range(outer, x.ndim)), keepdims=True)
+        y: Variable = x * (square + self.eps) ** -0.5
+        return y if self.gamma is None else y * F.reshape(self.gamma, (*(1,) * outer, *self.normalized_shape))
 
     if TYPE_CHECKING:  # Editors show the arguments.
         __call__ = call
