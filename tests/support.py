@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ import kinnor.functions as F
 from kinnor import _core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-    from numpy.typing import DTypeLike
+    from numpy.typing import DTypeLike, NDArray
 
 TABLE: dict[str, list[Row]] = {}
 """Rows of the table of operations, by the name of the function."""
@@ -42,6 +44,23 @@ def leaf_of(values: Any, dtype: DTypeLike = np.float32, need_grad: bool = True) 
 def random_leaf(*shape: int, seed: int = 0, need_grad: bool = True) -> nn.Variable:
     """Returns a variable of float32 values between -1 and 1, with gradients unless `need_grad` is false."""
     return leaf_of(np.random.RandomState(seed).uniform(-1, 1, shape), need_grad=need_grad)
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Path:
+    """Writes arrays to a safetensors file as another program would. Returns the path."""
+    codes = {"bool": "BOOL", "bfloat16": "BF16", "int": "I", "uint": "U", "float": "F"}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, array in arrays.items():
+        start, end = end, end + array.nbytes
+        kind = array.dtype.name
+        code = codes.get(kind) or codes[kind.rstrip("0123456789")] + kind.lstrip("uintfloa")
+        header[name] = {"dtype": code, "shape": array.shape, "data_offsets": (start, end)}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    values = b"".join(array.tobytes() for array in arrays.values())
+    path.write_bytes(len(text).to_bytes(8, "little") + text + values)
+    return path
 
 
 def chain(x: nn.Variable, n: int, f: Callable[[nn.Variable], nn.Variable] = F.tanh) -> nn.Variable:

@@ -7,6 +7,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from support import write_safetensors
 
 import kinnor as nn
 import kinnor.layers as L
@@ -29,17 +30,6 @@ def tensor(start, end, shape=(2,), dtype="F32"):
     return {"dtype": dtype, "shape": list(shape), "data_offsets": [start, end]}
 
 
-def written(path, arrays):
-    """Writes arrays as a file of another program would."""
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for name, array in arrays.items():
-        code = mapped.CODES[array.dtype.name]
-        header[name] = tensor(len(data), len(data) + array.nbytes, array.shape, code)
-        data += array.tobytes()
-    path.write_bytes(file_of(header, data))
-    return path
-
-
 @pytest.fixture
 def arrays():
     """Arrays of all element types."""
@@ -50,7 +40,7 @@ def arrays():
 
 def test_arrays_have_names_types_and_values(tmp_path, arrays):
     """The arrays equal the written arrays, are read-only, and are parts of the mapped file."""
-    found = nn.open_parameters(written(tmp_path / "a.safetensors", arrays))
+    found = nn.open_parameters(write_safetensors(tmp_path / "a.safetensors", arrays))
     assert found.keys() == arrays.keys()
     for name, array in found.items():
         assert array.dtype == arrays[name].dtype
@@ -93,7 +83,7 @@ def sharded(folder, arrays):
     names = list(arrays)
     parts = {f"model-0000{i}-of-00002.safetensors": names[i - 1 :: 2] for i in (1, 2)}
     for file, some in parts.items():
-        written(folder / file, {name: arrays[name] for name in some})
+        write_safetensors(folder / file, {name: arrays[name] for name in some})
     places = {name: file for name in names for file, some in parts.items() if name in some}
     path = folder / "model.safetensors.index.json"
     path.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
@@ -142,9 +132,9 @@ def test_an_index_must_fit_its_files(tmp_path, arrays):
 def test_a_folder_has_one_model(tmp_path, arrays):
     with pytest.raises(nn.ParameterError, match=r"a folder with a \.safetensors file"):
         nn.open_parameters(tmp_path)
-    written(tmp_path / "one.safetensors", arrays)
+    write_safetensors(tmp_path / "one.safetensors", arrays)
     assert nn.open_parameters(tmp_path).keys() == arrays.keys()
-    written(tmp_path / "two.safetensors", arrays)
+    write_safetensors(tmp_path / "two.safetensors", arrays)
     with pytest.raises(nn.ParameterError, match=r"got 'one\.safetensors', 'two\.safetensors'"):
         nn.open_parameters(tmp_path)
 
@@ -194,8 +184,8 @@ def test_damaged_files(tmp_path, name):
 
 
 def test_both_readers_take_the_same_files(tmp_path, arrays):
-    """The reader of `load_parameters` accepts each randomly changed file that this reader accepts, with equal arrays."""
-    path = written(tmp_path / "a.safetensors", dict(list(arrays.items())[3:]))
+    """If a randomly changed file is accepted, `load_parameters` accepts it too, with equal arrays."""
+    path = write_safetensors(tmp_path / "a.safetensors", dict(list(arrays.items())[3:]))
     content = path.read_bytes()
     end, draw = content.rindex(b"}") + 1, random.Random(0)
     taken = 0
