@@ -77,9 +77,9 @@ class GPT2Block(nn.Module):
 
     def call(self, x, step, layer):
         """The output of the layer."""
-        q, k, v = (split(part, self.heads) for part in F.split(split(self.attn["c_attn"](self.ln_1(x)), 3), axis=2))
-        x = x + self.attn["c_proj"](attention(q, k, v, step, layer))
-        return x + self.mlp["c_proj"](F.gelu(self.mlp["c_fc"](self.ln_2(x))))
+        q, k, v = (split(part, self.heads) for part in F.split(split(self.attn.c_attn(self.ln_1(x)), 3), axis=2))
+        x = x + self.attn.c_proj(attention(q, k, v, step, layer))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x))))
 
 
 class GPT2(nn.Module):
@@ -162,7 +162,7 @@ class LlamaBlock(nn.Module):
         """The output of the layer."""
         x = x + self.self_attn(self.input_layernorm(x), angles, step, layer)
         h = self.post_attention_layernorm(x)
-        return x + self.mlp["down_proj"](F.swish(self.mlp["gate_proj"](h)) * self.mlp["up_proj"](h))
+        return x + self.mlp.down_proj(F.swish(self.mlp.gate_proj(h)) * self.mlp.up_proj(h))
 
 
 class LlamaBody(nn.Module):
@@ -230,10 +230,10 @@ def load_weights(model, path):
 def load(folder):
     """The model of a folder with `config.json` and its weights."""
     config = json.loads(Path(folder, "config.json").read_text())
-    kinds = {"gpt2": GPT2, "llama": Llama}
-    if config.get("model_type") not in kinds:
-        raise nn.UnsupportedError(f"load: expected model_type of {list(kinds)}, got {config.get('model_type')!r}")
-    model = kinds[config["model_type"]](config)
+    kind = {"gpt2": GPT2, "llama": Llama}.get(config.get("model_type"))
+    if kind is None:
+        raise nn.UnsupportedError(f"load: expected model_type gpt2 or llama, got {config.get('model_type')!r}")
+    model = kind(config)
     load_weights(model, folder)
     return model.eval()
 

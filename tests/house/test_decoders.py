@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -357,3 +358,14 @@ def test_other_models_are_refused(tmp_path):
     ):
         with pytest.raises(nn.UnsupportedError, match=message):
             decoders.load(written(tmp_path, config, weights))
+
+
+def test_the_how_to_shows_the_example():
+    """Each class and function on the page is in the example, word for word."""
+    page = (EXAMPLE.parents[1] / "docs/how_to/decoders.md").read_text()
+    blocks = re.findall(r"^>>> (?:class|def) .*\n(?:\.\.\..*\n)+", page, re.MULTILINE)
+    text = EXAMPLE.read_text()
+    for block in blocks:
+        code = "".join(f"{line[4:]}\n" for line in block.splitlines())
+        assert code in text, code
+    assert len(blocks) == len(re.findall(r"^(?:class|def) ", text, re.MULTILINE)) - 1, "all but `main`"
