@@ -194,7 +194,8 @@ class Llama(nn.Module):
             raise nn.UnsupportedError(f"Llama: expected silu, got {config['hidden_act']}")
         self.model, tied = LlamaBody(config), config.get("tie_word_embeddings", False)
         self.lm_head = None if tied else L.Linear(config["hidden_size"], config["vocab_size"], bias=False)
-        self.cache_sizes = config["num_hidden_layers"], self.model.layers[0].self_attn.groups, 2 * len(self.model.turn)
+        groups, width = self.model.layers[0].self_attn.groups, 2 * len(self.model.turn)
+        self.cache_sizes = len(self.model.layers), groups, width
 
     def call(self, tokens, step=None, last=False):
         """The logits of the tokens after `tokens`; of the last one only with `last`."""

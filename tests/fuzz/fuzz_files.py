@@ -88,7 +88,7 @@ def whole(reader, path):
         _whole_onnx(path)
     elif kind == "networks" or extension == "nnp":
         _whole_network(path)
-    elif kind == "parameters":
+    elif kind in ("parameters", "mapped"):
         entries = [parameter_file.Entry(k, np.full(s, 0.5, np.float32), k != "scale") for k, s in SHAPES.items()]
         parameter_file.save(path, entries)
     elif kind == "states":
@@ -369,6 +369,25 @@ class Parameters:
         return [v.d for v in nn.get_parameters(grad_only=False).values()]
 
 
+class Mapped:
+    """Opens parameter files without loading them."""
+
+    def __init__(self):
+        self.found = {}
+
+    def read(self, path):
+        """Opens the file."""
+        self.found = nn.open_parameters(path)
+
+    def is_untouched(self):
+        """True: a refused file leaves nothing behind."""
+        return not self.found
+
+    def arrays(self):
+        """Returns the arrays of a file that was opened."""
+        return list(self.found.values())
+
+
 class States:
     """Reads solver states into a solver that has done two updates."""
 
@@ -478,6 +497,7 @@ class Idx:
 
 READERS = {
     "parameters.safetensors": Parameters,
+    "mapped.safetensors": Mapped,
     "parameters.h5": Parameters,
     "parameters.protobuf": Parameters,
     "parameters.nnp": NetworkParameters,

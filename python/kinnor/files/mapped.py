@@ -39,7 +39,8 @@ def open_parameters(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
     The arrays are read-only and refer to the files: the system loads the pages that a program uses. Opening is fast,
     and a part of a large file can be used alone. Do not write to a file in place while its arrays are in use.
-    `kinnor.save_parameters` replaces a file, so the arrays of the old file stay valid.
+    `kinnor.save_parameters` replaces a file, so the arrays of the old file stay valid. Windows refuses that until no
+    array refers to the old file.
 
     Args:
         path: A `.safetensors` file, an index that ends in `.safetensors.index.json`, or a folder that holds one of
