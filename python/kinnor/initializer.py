@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from math import inf, prod, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from . import _check, random
 from ._core import CallError, RangeError, ShapeError
+from .placement import skips_init
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import NoReturn
 
     from numpy.random import RandomState
@@ -33,10 +35,36 @@ __all__ = [
     "calc_normal_std_he_backward",
     "calc_normal_std_he_forward",
     "calc_uniform_lim_glorot",
+    "skip_init",
 ]
 
 #: An initializer: a function from a shape to values, or the values themselves.
 Initializer: TypeAlias = "Callable[[list[int]], NDArray[Any]] | NDArray[Any]"
+
+
+@contextmanager
+def skip_init() -> Iterator[None]:
+    """Make new parameters in a block zeros that take no memory until they are used, for a model that is loaded next.
+
+    Building a large model is fast then. No random numbers are drawn. Initial values that are given as arrays are used.
+
+    Yields:
+        Nothing.
+
+    Examples:
+        >>> import numpy as np
+        >>> import kinnor as nn, kinnor.layers as L
+        >>> with nn.initializer.skip_init():
+        ...     layer = L.Linear(1000, 1000)
+        >>> layer.load_state_dict({"W": np.eye(1000, dtype=np.float16), "b": np.zeros(1000)})
+        LoadedNames(missing_keys=[], unexpected_keys=[])
+    """
+    outer = skips_init.get()
+    skips_init.set(True)
+    try:
+        yield
+    finally:
+        skips_init.set(outer)
 
 
 class BaseInitializer:

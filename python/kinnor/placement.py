@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ._core import Function
 
-__all__ = ["building_for", "is_elsewhere", "place", "place_of"]
+__all__ = ["building_for", "is_elsewhere", "place", "place_of", "skips_init"]
 
 PREFIX = "place:"
 """Start of a context's `device_id` that stands for a place. The number of the place follows."""
@@ -26,6 +26,9 @@ PREFIX = "place:"
 
 _own: ContextVar[int | None] = ContextVar("kinnor.place", default=None)
 """The place whose parameters a task allocates while it builds a network; None for all places."""
+
+skips_init: ContextVar[bool] = ContextVar("kinnor.skip_init", default=False)
+"""True if initializers are not called in this thread or task, so that new parameters have no memory."""
 
 
 @contextmanager

@@ -6,7 +6,9 @@ from numpy.random import RandomState
 
 import kinnor as nn
 import kinnor.initializer as I
+import kinnor.layers as L
 from kinnor import random
+from kinnor.parameter import get_parameter_or_create
 
 
 @pytest.mark.parametrize(
@@ -137,3 +139,26 @@ def test_representations():
     """The text of an initializer shows its arguments."""
     shown = [repr(i) for i in (I.NormalInitializer(2.0), I.UniformInitializer(), I.ConstantInitializer(3))]
     assert shown == ["NormalInitializer(2.0)", "UniformInitializer((-1, 1))", "ConstantInitializer(3)"]
+
+
+def test_skipped_initial_values():
+    """In `skip_init`, parameters are zeros without memory, and no random numbers are drawn."""
+    nn.seed(1)
+    expected = L.Linear(3, 2).W.d
+    nn.seed(1)
+    before = nn.memory_stats()["live"]
+    with nn.initializer.skip_init():
+        norm, layer = L.BatchNorm1d(500_000), L.Linear(1000, 1000)
+        given = get_parameter_or_create("given", None, np.ones(3))
+    assert nn.memory_stats()["live"] - before < 100_000
+    assert given.d.tolist() == [1, 1, 1]
+    assert [v.need_grad for v in norm.state_dict().values()] == [True, True, False, False]
+    np.testing.assert_array_equal(L.Linear(3, 2).W.d, expected)
+    assert not layer.b.d.any()
+    layer.load_state_dict({"W": np.eye(1000, dtype=np.float16), "b": np.ones(1000, np.float32)})
+    y = layer(nn.Variable.from_numpy_array(np.full((1, 1000), 2, np.float32)))
+    y.forward()
+    assert (y.d == 3).all()
+    with pytest.raises(ZeroDivisionError), nn.initializer.skip_init():
+        _ = 1 / 0
+    assert L.Linear(3, 2).W.d.any()

@@ -432,15 +432,19 @@ def _check_names(op: str, loaded: Loaded) -> None:
 
 
 def _create(name: str, shape: Sequence[int] | None, initializer: Initializer | None, need_grad: bool) -> Variable:
-    """A new variable with initial values. It stays without values if another process of a pipeline has them."""
-    from ..placement import is_elsewhere
+    """A new variable with initial values.
+
+    It has no memory in `skip_init`, or if another process of a pipeline has the values.
+    """
+    from ..placement import is_elsewhere, skips_init
 
     op = "get_parameter_or_create"
     if shape is None and not isinstance(initializer, np.ndarray):
         raise ParameterError(f"{op}: expected a shape or an array for the new parameter {name!r}, got none")
     if shape is not None:
         shape = [_check.whole(op, "shape", n) for n in shape]
-    values = None if initializer is None else _initial(op, name, shape, initializer)
+    skips = callable(initializer) and skips_init.get()
+    values = None if initializer is None or skips else _initial(op, name, shape, initializer)
     if values is None or is_elsewhere():  # The values were drawn all the same, so that all processes draw alike.
         variable = Variable(tuple(shape or ()) if values is None else values.shape, need_grad)
     else:
