@@ -234,7 +234,8 @@ def load(folder):
     kind = {"gpt2": GPT2, "llama": Llama}.get(config.get("model_type"))
     if kind is None:
         raise nn.UnsupportedError(f"load: expected model_type gpt2 or llama, got {config.get('model_type')!r}")
-    model = kind(config)
+    with nn.initializer.skip_init():
+        model = kind(config)
     load_weights(model, folder)
     return model.eval()
 
