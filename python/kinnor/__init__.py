@@ -128,7 +128,7 @@ if TYPE_CHECKING:
     from .core import ModuleDict as ModuleDict
     from .core import ModuleList as ModuleList
     from .core import Sequential as Sequential
-    from .files.mapped import open_parameters as open_parameters
+    from .files.on_demand import open_parameters as open_parameters
     from .grad_mode import no_grad as no_grad
     from .hooks import set_function_post_hook as set_function_post_hook
     from .hooks import set_function_pre_hook as set_function_pre_hook
@@ -276,7 +276,7 @@ LAZY_NAMES = {
     "load": "model",
     "load_checkpoint": "checkpoint",
     "no_grad": "grad_mode",
-    "open_parameters": "files.mapped",
+    "open_parameters": "files.on_demand",
     "place": "placement",
     "plan_report": "report",
     "profile": "profiling",

@@ -88,7 +88,7 @@ def whole(reader, path):
         _whole_onnx(path)
     elif kind == "networks" or extension == "nnp":
         _whole_network(path)
-    elif kind in ("parameters", "mapped"):
+    elif kind in ("parameters", "opened"):
         entries = [parameter_file.Entry(k, np.full(s, 0.5, np.float32), k != "scale") for k, s in SHAPES.items()]
         parameter_file.save(path, entries)
     elif kind == "states":
@@ -369,7 +369,7 @@ class Parameters:
         return [v.d for v in nn.get_parameters(grad_only=False).values()]
 
 
-class Mapped:
+class Opened:
     """Opens parameter files without loading them."""
 
     def __init__(self):
@@ -497,7 +497,7 @@ class Idx:
 
 READERS = {
     "parameters.safetensors": Parameters,
-    "mapped.safetensors": Mapped,
+    "opened.safetensors": Opened,
     "parameters.h5": Parameters,
     "parameters.protobuf": Parameters,
     "parameters.nnp": NetworkParameters,

@@ -242,7 +242,7 @@ class Memory:
         self.epoch = 0
         """Counts replacements of the memory."""
         self.largest = 0.0
-        """Largest magnitude since the last lazy zeroing: sums of such numbers in single precision round by its share."""
+        """Largest magnitude since the last lazy zeroing. Sums in single precision round by its share."""
 
     def write(self, value: Any) -> None:
         """Writes new values. The version counts changes of values only."""

@@ -542,7 +542,7 @@ class Module:
         known = set(named.values())
         missing = [name for name in dict.fromkeys(named.values()) if name not in state_dict]
         unexpected = [name for name in state_dict if name not in known]
-        values = {name: _values(op, name, given) for name, given in state_dict.items() if name in known}
+        values = {name: _values(op, name, state_dict[name]) for name in state_dict if name in known}
         pairs = [(name, own[path], values[name]) for path, name in named.items() if name in values]
         wrong = [
             f"{name!r} of shape {variable.shape}, got {array.shape}"

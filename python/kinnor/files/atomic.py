@@ -17,7 +17,7 @@ from .._core import Error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["FileBusyError", "replacing", "replacing_folder", "steadily"]
+__all__ = ["FileBusyError", "Stamp", "replacing", "replacing_folder", "stamp", "steadily"]
 
 try:
     import fcntl
@@ -25,6 +25,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
+Stamp = tuple[int, int, int, int]
+"""Values that change if a file is written or replaced."""
 _LONGEST = 200
 """Longest file name in bytes to which a temporary suffix can be added; file systems allow 255."""
 
@@ -214,7 +216,7 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
     """
     deadline = time.monotonic() + _PATIENCE
     while True:
-        before = _stamp(path)
+        before = stamp(path)
         if _is_fresh(before[-1]):  # another write now could leave the file's time unchanged
             time.sleep(0.001)
         else:
@@ -223,7 +225,7 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
                 found = read(path)
             except Exception as raised:
                 error = raised
-            if _stamp(path) == before:
+            if stamp(path) == before:
                 if error is not None:
                     raise error
                 return found
@@ -231,8 +233,8 @@ def steadily(op: str, path: Path, read: Callable[[Path], Found]) -> Found:
             raise FileBusyError(f"{op}: expected a file that no process writes while it is read, got {path}")
 
 
-def _stamp(path: Path) -> tuple[int, int, int, int]:
-    """Values that change if a file is written or replaced."""
+def stamp(path: Path) -> Stamp:
+    """Returns the stamp of a file: device, number, size and time."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 

@@ -1,6 +1,7 @@
-"""Parameters of safetensors files that are mapped into memory: one file, several with an index, and damaged ones."""
+"""Parameters of safetensors files that are read on demand: one file, several with an index, and damaged ones."""
 
 import json
+import os
 import random
 import re
 
@@ -12,7 +13,7 @@ from support import write_safetensors
 import kinnor as nn
 import kinnor.layers as L
 from kinnor import _core
-from kinnor.files import mapped
+from kinnor.files import on_demand
 
 TYPES = [bool, np.int8, np.int32, np.int64, np.uint8, np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 """Element types of the format."""
@@ -39,7 +40,7 @@ def arrays():
 
 
 def test_arrays_have_names_types_and_values(tmp_path, arrays):
-    """The arrays equal the written arrays, are read-only, and are parts of the mapped file."""
+    """The arrays equal the written arrays, and are read-only."""
     found = nn.open_parameters(write_safetensors(tmp_path / "a.safetensors", arrays))
     assert found.keys() == arrays.keys()
     for name, array in found.items():
@@ -48,19 +49,47 @@ def test_arrays_have_names_types_and_values(tmp_path, arrays):
         np.testing.assert_array_equal(array, arrays[name])
         with pytest.raises(ValueError, match="read-only"):
             array[...] = 0
-    base = found["a.float64"]
-    while not isinstance(base, np.memmap):
-        base = base.base if isinstance(base, np.ndarray) else np.asarray(base.obj)
+    assert "a.int8" in found
+    assert "a" not in found
+    assert repr(found).startswith(f"<ParameterFiles: {len(arrays)} parameters of '{tmp_path}")
+    with pytest.raises(KeyError, match="nothing"):
+        found["nothing"]
 
 
 def test_files_of_kinnor(tmp_path):
-    """A file of `save_parameters` opens, and stays readable after another has replaced it."""
+    """A file of `save_parameters` opens."""
     path, layer = tmp_path / "p.safetensors", L.Linear(300, 4)
     layer.save_parameters(path)
     weights = nn.open_parameters(str(path))
     assert [*weights] == ["W", "b"]
-    L.Linear(3, 4).save_parameters(path)
     np.testing.assert_array_equal(weights["W"], layer.W.d)
+
+
+@pytest.mark.parametrize("change", ["replaced", "written", "shortened", "removed"])
+def test_a_file_that_changes_is_not_read(tmp_path, change):
+    """After a file was changed in any way, its arrays raise an error and load nothing. Arrays that were read stay."""
+    path, layer = tmp_path / "p.safetensors", L.Linear(300, 40)
+    layer.save_parameters(path)
+    weights = nn.open_parameters(path)
+    before = weights["W"]
+    if change == "replaced":
+        L.Linear(300, 40).save_parameters(path)
+    elif change == "written":
+        content = bytearray(path.read_bytes())
+        content[-4:] = b"\0\0\0\1"
+        path.write_bytes(content)
+    elif change == "shortened":
+        os.truncate(path, 1000)
+    else:
+        path.unlink()
+    expected = FileNotFoundError if change == "removed" else nn.ParameterError
+    text = "No such file" if change == "removed" else "as it was when it was opened, .* open it again"
+    other = L.Linear(300, 40)
+    kept = other.W.d.copy()
+    with pytest.raises(expected, match=text):
+        other.load_state_dict(weights)
+    np.testing.assert_array_equal(other.W.d, kept)
+    np.testing.assert_array_equal(before, layer.W.d)
 
 
 @pytest.mark.parametrize("pad", [True, False])
@@ -69,7 +98,7 @@ def test_weights_load_from_any_place_in_the_file(tmp_path, dtype, pad):
     """Arrays load also if the file stores them unaligned, and transposed."""
     values = np.random.RandomState(1).normal(size=(5, 3)).astype(dtype)
     name = "w" if pad else "w12"
-    header = {name: tensor(0, values.nbytes, values.shape, mapped.CODES[values.dtype.name])}
+    header = {name: tensor(0, values.nbytes, values.shape, on_demand.CODES[values.dtype.name])}
     (tmp_path / "w.safetensors").write_bytes(file_of(header, values.tobytes(), pad))
     found = nn.open_parameters(tmp_path / "w.safetensors")
     layer = L.Linear(3, 5, bias=False)

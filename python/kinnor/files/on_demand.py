@@ -1,6 +1,7 @@
-"""Parameters of safetensors files as arrays that are mapped into memory: only what a program reads is loaded.
+"""Parameters of safetensors files that are read on demand.
 
-Files are not trusted: the header and the index are checked before an array refers to the file.
+Files are not trusted: header and index are checked first. They are read and not mapped into memory, because a process
+would end without an error if another one shortens a file that it has mapped.
 """
 
 from __future__ import annotations
@@ -8,22 +9,23 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._check import listed
 from .._core import ParameterError
-from .atomic import steadily
+from .atomic import Stamp, stamp, steadily
 from .packages import needed
 from .parameter_file import CODES, LONGEST_HEADER, regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["open_parameters"]
+__all__ = ["ParameterFiles", "open_parameters"]
 
 _OP = "open_parameters"
 _INDEX = ".safetensors.index.json"
@@ -34,24 +36,85 @@ _LONGEST_INDEX = LONGEST_HEADER
 """Longest index that is read, in bytes."""
 
 
-def open_parameters(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+class _Place(NamedTuple):
+    """Where the values of a parameter are."""
+
+    path: Path
+    stamp: Stamp
+    """The file's stamp when it was opened."""
+    start: int
+    """The place of the first byte in the file."""
+    code: str
+    """The element type, as the format calls it."""
+    shape: tuple[int, ...]
+
+
+class ParameterFiles(Mapping[str, "NDArray[Any]"]):
+    """The parameters of safetensors files by name. An array is read from its file each time it is asked for.
+
+    `open_parameters` returns it. Arrays are read-only.
+    """
+
+    def __init__(self, places: dict[str, _Place]) -> None:
+        self._places = places
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Reads a parameter.
+
+        Raises:
+            KeyError: If no parameter has this name.
+            ParameterError: If the file was written or replaced since it was opened.
+            OSError: If the file cannot be read.
+        """
+        place = self._places[name]
+        dtype = _dtype(place.code)
+
+        def read(path: Path) -> bytes:
+            """Reads the values."""
+            if stamp(path) != place.stamp:
+                expected = f"{path} as it was when it was opened"
+                raise ParameterError(f"{_OP}: expected {expected}, got a file that was written since; open it again")
+            with path.open("rb") as file:
+                file.seek(place.start)
+                return file.read(prod(place.shape) * dtype.itemsize)
+
+        if prod(place.shape) == 0:
+            return _read_only(np.zeros(place.shape, dtype))
+        return np.frombuffer(steadily(_OP, place.path, read), dtype).reshape(place.shape)
+
+    def __contains__(self, name: object) -> bool:
+        """True if a parameter has this name. Reads nothing."""
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        """The number of parameters."""
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        """The number of parameters, and the files."""
+        files = dict.fromkeys(os.fspath(place.path) for place in self._places.values())
+        return f"<ParameterFiles: {len(self)} parameters of {listed(list(files))}>"
+
+
+def open_parameters(path: str | os.PathLike[str]) -> ParameterFiles:
     """Opens the parameters of a `.safetensors` file, or of several files with an index, without reading the values.
 
-    The arrays are read-only and refer to the files: the system loads the pages that a program uses. Opening is fast,
-    and a part of a large file can be used alone. Do not write to a file in place while its arrays are in use.
-    `kinnor.save_parameters` replaces a file, so the arrays of the old file stay valid. Windows refuses that until no
-    array refers to the old file.
+    Each array is read when it is asked for. Opening is fast, and a part of a large file can be used alone.
 
     Args:
         path: A `.safetensors` file, an index that ends in `.safetensors.index.json`, or a folder that holds one of
             them. An index names the file of each parameter, as checkpoints of Hugging Face do.
 
     Returns:
-        Arrays by name: in the order of the index, else in the order of the file.
+        Arrays by name, read-only: in the order of the index, else in the order of the file.
 
     Raises:
         ParameterError: If a file is malformed, if an index names a parameter that its file lacks, or if a folder
-            has no such file or several.
+            has no such file or several. Later, if a file was written or replaced before an array is read.
         OSError: If a file cannot be read.
         ImportError: If a file has values in bfloat16, and `ml_dtypes` is not installed.
 
@@ -71,12 +134,12 @@ def open_parameters(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     if found.is_dir():
         found = _only_file(found)
     if found.name.endswith(_INDEX):
-        return _of_index(found)
+        return ParameterFiles(_of_index(found))
     if found.suffix != ".safetensors":
         hint = "; load_parameters reads other formats" if found.suffix in (".h5", ".protobuf", ".nnp") else ""
         expected = f"a name that ends in .safetensors or {_INDEX}, or a folder"
         raise ParameterError(f"{_OP}: expected {expected}, got {os.fspath(path)!r}{hint}")
-    return _of_file(found)
+    return ParameterFiles(_of_file(found))
 
 
 def _only_file(folder: Path) -> Path:
@@ -93,7 +156,7 @@ def _only_file(folder: Path) -> Path:
     raise ParameterError(f"{_OP}: expected a folder with a .safetensors file, got {os.fspath(folder)!r}")
 
 
-def _of_index(path: Path) -> dict[str, NDArray[Any]]:
+def _of_index(path: Path) -> dict[str, _Place]:
     """The parameters of the files that an index names."""
 
     def read(path: Path) -> bytes:
@@ -121,13 +184,14 @@ def _is_file_name(name: object) -> bool:
     return isinstance(name, str) and name.endswith(".safetensors") and not {"/", "\\", ":", "\0"} & set(name)
 
 
-def _of_file(path: Path) -> dict[str, NDArray[Any]]:
+def _of_file(path: Path) -> dict[str, _Place]:
     """The parameters of one file."""
-    return steadily(_OP, regular(path), _mapped)
+    return steadily(_OP, regular(path), _places)
 
 
-def _mapped(path: Path) -> dict[str, NDArray[Any]]:
-    """Checks the header, and maps the file into memory."""
+def _places(path: Path) -> dict[str, _Place]:
+    """Reads and checks the header."""
+    opened = stamp(path)
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -135,17 +199,12 @@ def _mapped(path: Path) -> dict[str, NDArray[Any]]:
             raise _malformed(path, "a header within the file", f"{length} bytes")
         entries = _entries(path, file.read(length))
     _check_places(path, entries, size - 8 - length)
-    # An empty file cannot be mapped.
-    content = np.memmap(path, np.uint8, "r", 8 + length) if size > 8 + length else b""
-    try:
-        return {
-            name: np.frombuffer(content, _dtype(code), prod(shape), start).reshape(shape)
-            if prod(shape)
-            else _read_only(np.zeros(shape, _dtype(code)))
-            for name, code, shape, start, _ in entries
-        }
-    except ValueError as error:
-        raise _malformed(path, "shapes of NumPy", str(error)) from error
+    for _, code, shape, *_ in entries:
+        try:
+            np.broadcast_to(np.zeros((), _dtype(code)), shape)
+        except ValueError as error:
+            raise _malformed(path, "shapes of NumPy", str(error)) from error
+    return {name: _Place(path, opened, 8 + length + start, code, shape) for name, code, shape, start, _ in entries}
 
 
 _Entry = tuple[str, str, tuple[int, ...], int, int]
