@@ -232,7 +232,10 @@ class Program:
         self.ran([root], **how)
 
     def add_to_zeros(self, root: Node) -> None:
-        """Zeroes gradients of leaves that may be cleared. An unlinked copy shares the gradient of its original."""
+        """Zeroes the gradients of leaves that may have been cleared, so that a backward run adds to zeros.
+
+        An unlinked copy shares the gradient of its original.
+        """
         for x in root.leaves():
             if x.variable is not None and not x.pair.grad.sure:
                 x.variable.grad.zero()

@@ -55,7 +55,7 @@ class ShiftedSquare(F.PythonFunction):
 
 
 def squared(x: Any) -> Any:
-    """The NumPy version of `ShiftedSquare`."""
+    """The NumPy version of `ShiftedSquare`: half the square of `x - 0.5`."""
     return (x - 0.5) ** 2 * 0.5
 
 
@@ -242,7 +242,7 @@ class Memory:
         self.epoch = 0
         """Counts replacements of the memory."""
         self.largest = 0.0
-        """Largest magnitude since the last lazy zeroing: sums of such numbers in single precision round by its share."""
+        """Largest magnitude since the last lazy zeroing. Rounding errors of sums are proportional to it."""
 
     def write(self, value: Any) -> None:
         """Writes new values. The version counts changes of values only."""
