@@ -11,9 +11,9 @@ import kinnor.parametric_functions as PF
 
 
 @pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope, in dynamic mode."""
-    with nn.parameter_scope("", {}), nn.auto_forward():
+def dynamic():
+    """Runs the test in dynamic mode."""
+    with nn.auto_forward():
         yield
 
 
