@@ -175,6 +175,16 @@ def clear_gradients(xs: Sequence[nn.Variable | None]) -> None:
             x.grad.zero()
 
 
+def assert_rule_agrees(loss: nn.Variable, xs: Sequence[nn.Variable]) -> None:
+    """Asserts that kernels and graph rules compute the same gradients of a loss that has run in float64."""
+    clear_gradients(xs)
+    loss.backward()
+    rule = nn.grad([loss], xs)
+    nn.forward_all(rule)
+    for x, expected in zip(xs, rule, strict=True):
+        np.testing.assert_allclose(x.g, expected.d, 1e-8, 1e-10)
+
+
 def differences(f: Callable[[list[np.ndarray | None]], float], row: Row, step: float = 1e-5) -> list[np.ndarray]:
     """Returns central differences of `f` by the inputs that the row is differentiated by."""
     found = []
