@@ -114,8 +114,8 @@ impl Choice {
         if self.largest { self.size(v) } else { -self.size(v) }
     }
 
-    /// Writes the largest [`Choice::height`] in each column. Returns false if an element is NaN; the written heights are
-    /// then undefined.
+    /// Writes the largest [`Choice::height`] in each column. Returns false if an element is NaN. The written heights
+    /// are then undefined.
     fn highest<T: Float>(self, x: &[T], highest: &mut [T]) -> bool {
         highest.fill(T::NEG_INFINITY);
         vectorised(

@@ -192,11 +192,6 @@ def test_functions_that_files_cannot_hold_are_refused(tmp_path):
     class Mine(UnaryFunction):
         """A user's function without a form in files."""
 
-        @property
-        def name(self):
-            """The name of the function in graphs."""
-            return "Mine"
-
     x = nn.Variable((2, 3))
     for y in (Mine()(x), _put(F.relu(x))):
         with pytest.raises(NetworkError, match=r"expected functions that NNabla's files can hold, got (Mine|Put)"):

@@ -24,11 +24,6 @@ class Counted(UnaryFunction):
         super().__init__()
         self.runs = 0
 
-    @property
-    def name(self):
-        """The name of the function in graphs."""
-        return "Counted"
-
     def forward_impl(self, inputs, outputs):
         """Copies the input, and counts the run."""
         self.runs += 1

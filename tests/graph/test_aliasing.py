@@ -187,11 +187,6 @@ def test_a_users_function_may_write_where_it_reads():
     class Reversed(UnaryFunction):
         """Writes its input in reverse order, element by element."""
 
-        @property
-        def name(self):
-            """The name of the function in graphs."""
-            return "Reversed"
-
         def forward_impl(self, inputs, outputs):
             """Writes element by element, so that an output in the memory of the input would be wrong."""
             for i in range(len(inputs[0].d)):

@@ -247,11 +247,6 @@ class Scale(UnaryFunction):
         super().__init__()
         self.k, self.fail, self.args = k, fail, {"k": k}
 
-    @property
-    def name(self) -> str:
-        """The name of the function in graphs."""
-        return "Scale"
-
     def step(self, name: str) -> None:
         """Raises `Custom` if `fail` names this method."""
         if self.fail == name:

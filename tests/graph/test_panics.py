@@ -24,11 +24,6 @@ class Breaking(UnaryFunction):
     when = None
     """The method that panics, or None."""
 
-    @property
-    def name(self):
-        """The name of the function in graphs."""
-        return "Breaking"
-
     def breaks(self, when):
         """Raises the error of a panic if `when` names this method."""
         if self.when == when:
