@@ -13,6 +13,7 @@ from cases import Row, all_rows
 import kinnor as nn
 import kinnor.functions as F
 from kinnor import _core
+from kinnor.function import PythonFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,32 @@ for _row in all_rows():
 
 DOUBLE = nn.Context(["cpu:double"])
 """A context that computes in float64."""
+
+
+class UnaryFunction(PythonFunction):
+    """A user's function of one input and one output of the same shape. Derived classes compute values and gradients.
+
+    Declares that no gradient reads the output. The gradient may read the input if `reads_input` is set.
+    """
+
+    reads_input = False
+    """True if the gradient reads the input."""
+
+    def min_outputs(self) -> int:
+        """Declares one output."""
+        return 1
+
+    def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        """Gives the output the shape of the input."""
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """Declares that no gradient reads the output."""
+        return False
+
+    def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """Declares if the gradient reads the input."""
+        return self.reads_input
 
 
 def leaf(*values: float, need_grad: bool = True, name: str | None = None) -> nn.Variable:
@@ -165,6 +192,16 @@ def clear_gradients(xs: Sequence[nn.Variable | None]) -> None:
     for x in xs:
         if x is not None:
             x.grad.zero()
+
+
+def assert_rule_agrees(loss: nn.Variable, xs: Sequence[nn.Variable]) -> None:
+    """Asserts that kernels and graph rules compute the same gradients of a loss that has run in float64."""
+    clear_gradients(xs)
+    loss.backward()
+    rule = nn.grad([loss], xs)
+    nn.forward_all(rule)
+    for x, expected in zip(xs, rule, strict=True):
+        np.testing.assert_allclose(x.g, expected.d, 1e-8, 1e-10)
 
 
 def differences(f: Callable[[list[np.ndarray | None]], float], row: Row, step: float = 1e-5) -> list[np.ndarray]:

@@ -122,7 +122,7 @@ def save_checkpoint(
 
     op = "save_checkpoint"
     parts = _parts(op, parameters, solvers, iterators, graphs)
-    rank, size = _place(op, communicator)
+    rank, size = _rank_and_size(op, communicator)
     own = _arrays(parts, communicator is not None)
     drawn = {name: random.positions([y]) for name, y in parts.graphs.items()}
     state = {"random": _random_state(), "iterators": _positions(parts), "graphs": drawn}
@@ -146,7 +146,9 @@ def save_checkpoint(
         whole = values_of if communicator is None else gathered(values_of, places, tables, communicator)
     if rank == 0:
         about = {"kinnor": 1, "processes": [json.loads(text) for text in told], "values": values}
-        text = np.frombuffer(json.dumps(about | {"shards": files, "joined": joined}, default=_plain).encode(), np.uint8)
+        text = np.frombuffer(
+            json.dumps(about | {"shards": files, "joined": joined}, default=_as_json).encode(), np.uint8
+        )
         flags = {name: table[name][4] for table in reversed(tables) for name in table}
         _write(target, [(ABOUT, text, False), *((name, array, flags[name]) for name, array in whole.items())])
         _remove_others(target, files)
@@ -186,7 +188,7 @@ def load_checkpoint(
         OSError: If a file cannot be read.
     """
     parts = _parts("load_checkpoint", parameters, solvers, iterators, graphs)
-    rank, _ = _place("load_checkpoint", communicator)
+    rank, _ = _rank_and_size("load_checkpoint", communicator)
     keys = {name: list(solver.get_parameters()) for name, solver in parts.solvers.items()}
     others = [json.loads(text) for text in _exchange(communicator, json.dumps(keys), "load_checkpoint")]
     ready, failure = None, None
@@ -200,7 +202,7 @@ def load_checkpoint(
     wrong = next((text for text in told if text), None)
     if ready is None or wrong is not None:
         raise ParameterError(f"load_checkpoint: expected all processes to read {path}, got on another: {wrong}")
-    before = {name: _copied(_own(solver)) for name, solver in parts.solvers.items()}
+    before = {name: _copied(_own_solver(solver)) for name, solver in parts.solvers.items()}
     generators, positions = _random_state(), _positions(parts)
     drawn = {name: random.positions([y]) for name, y in parts.graphs.items()}
     moved: list[str] = []
@@ -223,12 +225,12 @@ def load_checkpoint(
             with suppress(ValueError):  # Under NNabla's names an iterator cannot go back.
                 parts.iterators[name].set_state(positions[name])
         for name, solver in parts.solvers.items():
-            _own(solver).set_states(before[name])
+            _own_solver(solver).set_states(before[name])
         raise
     return ready.values
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Returns a number of NumPy as JSON has it. Raises TypeError for what JSON cannot hold."""
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return value.item()
@@ -272,7 +274,7 @@ def _parts(
     return _Parts(dict(known), dict(solvers or {}), dict(iterators or {}), dict(graphs or {}))
 
 
-def _place(op: str, communicator: Communicator | None) -> tuple[int, int]:
+def _rank_and_size(op: str, communicator: Communicator | None) -> tuple[int, int]:
     """The rank of this process and the number of processes."""
     if communicator is None:
         return 0, 1
@@ -291,7 +293,7 @@ def _exchange(communicator: Communicator | None, text: str, op: str) -> list[str
         return members.exchange(text)
 
 
-def _own(solver: Solver | ShardedSolver) -> Solver:
+def _own_solver(solver: Solver | ShardedSolver) -> Solver:
     """The solver of this process's part of the parameters."""
     from .distributed import ShardedSolver
 
@@ -361,7 +363,7 @@ def _arrays(parts: _Parts, is_joined: bool) -> dict[str, _Array]:
         for name, v in parts.parameters.items()
     }
     for name, solver in parts.solvers.items():
-        source = _own(solver) if is_joined else solver
+        source = _own_solver(solver) if is_joined else solver
         variables = source.get_parameters()
         for key, state in source.get_states().items():
             spread = spreads.get(variables[key].data)
@@ -410,7 +412,7 @@ class _Ready(NamedTuple):
 
 def _ready(path: Path, parts: _Parts, keys: list[dict[str, list[str]]], rank: int, is_joined: bool) -> _Ready:
     """Reads the contents for this process. `keys` are each process's parameter names by solver."""
-    variables = {name: _own(solver).get_parameters() for name, solver in parts.solvers.items()}
+    variables = {name: _own_solver(solver).get_parameters() for name, solver in parts.solvers.items()}
     elsewhere = {name: {key for of in keys for key in of.get(name, ())} - set(variables[name]) for name in variables}
 
     def is_needed(entry: str) -> bool:

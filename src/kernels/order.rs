@@ -108,13 +108,14 @@ impl Choice {
         if self.abs { v.abs() } else { v }
     }
 
-    /// [`Choice::size`], turned so that what is chosen is highest.
+    /// The key by which elements are ranked: [`Choice::size`], negated if the smallest elements are selected.
     #[inline(always)]
     fn height<T: Float>(self, v: T) -> T {
         if self.largest { self.size(v) } else { -self.size(v) }
     }
 
-    /// Writes the largest height in each column. Returns false, with undefined heights, if there is a NaN.
+    /// Writes the largest [`Choice::height`] in each column. Returns false if an element is NaN. The written heights
+    /// are then undefined.
     fn highest<T: Float>(self, x: &[T], highest: &mut [T]) -> bool {
         highest.fill(T::NEG_INFINITY);
         vectorised(

@@ -90,7 +90,7 @@ fn average<N: Number>(beta: f64) -> impl Fn(N, N) -> N + Copy {
     move |old, new| keep * old + take * new
 }
 
-/// The memory of one parameter during a step.
+/// The value, gradient and optimizer states of one parameter during an update.
 struct StateMemory<'a> {
     /// The number of elements.
     n: usize,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from plain_graph import OPS, near
-from support import DOUBLE
+from support import DOUBLE, UnaryFunction
 from test_random_graphs import build, graphs, leaf_value
 
 import kinnor as nn
@@ -170,20 +170,14 @@ def test_forgetting_and_recomputing(nodes, forgetting, marked, at_once):
                 near(g.d, expected.get(node, 0 * node.value))
 
 
-class Square(F.PythonFunction):
+class Square(UnaryFunction):
     """Squares its input. `backward_impl` raises if `fails` is set, and otherwise runs an eager graph of its own."""
+
+    reads_input = True
 
     def __init__(self):
         super().__init__()
         self.fails = False
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""
@@ -197,14 +191,6 @@ class Square(F.PythonFunction):
             x = nn.Variable.from_numpy_array(inputs[0].d, need_grad=True)
             (g,) = autodiff.grad(x * x, x, outputs[0].g)
         inputs[0].g = g.d + (inputs[0].g if accum[0] else 0)
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that the gradients read the inputs."""
-        return True
 
 
 @pytest.mark.parametrize("at_once", [False, True])

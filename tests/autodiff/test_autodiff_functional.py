@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import DOUBLE
+from support import DOUBLE, UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
@@ -143,16 +143,8 @@ def test_gradcheck_accepts_right_gradients(check):
         check(F.exp, variable(X, False))
 
 
-class Wrong(nn.functions.PythonFunction):
+class Wrong(UnaryFunction):
     """Doubles its input, with a wrong gradient of three."""
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""
@@ -161,14 +153,6 @@ class Wrong(nn.functions.PythonFunction):
     def backward_impl(self, inputs, outputs, propagate_down, accum):
         """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g * 3 + (inputs[0].g if accum[0] else 0)
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
 
 
 def test_gradcheck_finds_wrong_gradients():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import random_leaf, same
+from support import UnaryFunction, random_leaf, same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -453,24 +453,10 @@ def test_a_nested_segment_with_an_unused_input(name, computed, dynamic):
 
 
 def test_a_segment_with_a_users_function_that_leaves_a_gradient_alone():
-    class Twice(F.PythonFunction):
+    class Twice(UnaryFunction):
         """A user's function that leaves the gradient of an input unset."""
 
-        def min_outputs(self):
-            """Declares one output."""
-            return 1
-
-        def grad_depends_output_data(self, i, o):
-            """Declares that no gradient reads the output."""
-            return False
-
-        def grad_depends_input_data(self, i, j):
-            """Declares that the gradients read the inputs."""
-            return True
-
-        def setup_impl(self, inputs, outputs):
-            """Gives the output the shape of the input."""
-            outputs[0].reset_shape(inputs[0].shape, True)
+        reads_input = True
 
         def forward_impl(self, inputs, outputs):
             """Computes the output."""

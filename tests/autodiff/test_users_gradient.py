@@ -2,34 +2,19 @@
 
 import numpy as np
 import pytest
-from support import leaf
+from support import UnaryFunction, leaf
 
 import kinnor as nn
 import kinnor.functions as F
-from kinnor.function import PythonFunction
 
 
-class Cube(PythonFunction):
+class Cube(UnaryFunction):
     """The cube of one input, without a graph rule. `runs` counts its recomputations."""
+
+    reads_input = True
 
     runs = 0
     """Number of recomputations so far."""
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that the gradients read the inputs."""
-        return True
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""

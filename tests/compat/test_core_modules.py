@@ -35,13 +35,6 @@ class Network(nn.Module):
         return self.second(F.relu(self.first(x))) * self.scale
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope."""
-    with nn.parameter_scope("", {}):
-        yield
-
-
 def test_parameters_belong_to_modules():
     """Parameters are stored in their module, not in the global tree."""
     network, other = Network(), Network()

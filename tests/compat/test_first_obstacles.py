@@ -11,13 +11,6 @@ import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope."""
-    with nn.parameter_scope("", {}):
-        yield
-
-
 def variable(*shape, need_grad=False):
     """Returns a variable with random values."""
     x = np.random.RandomState(0).randn(*shape).astype(np.float32)

@@ -9,13 +9,6 @@ import kinnor.functions as F
 import kinnor.parametric_functions as PF
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope."""
-    with nn.parameter_scope("", {}):
-        yield
-
-
 def images(*shape):
     """Returns random images."""
     return nn.Variable.from_numpy_array(np.random.RandomState(0).randn(*shape).astype(np.float32))

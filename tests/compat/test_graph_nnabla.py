@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
@@ -104,28 +105,12 @@ def test_an_error_while_a_variable_is_dropped_is_raised_on_request():
     nn.Variable._check_exception_at_dealloc()
 
 
-class Scaled(F.PythonFunction):
+class Scaled(UnaryFunction):
     """A user's function: scales its input by a constant."""
 
     def __init__(self, ctx, factor):
         super().__init__(ctx)
         self.factor = factor
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""

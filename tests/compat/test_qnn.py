@@ -12,13 +12,6 @@ from kinnor.utils import qnn
 from kinnor.utils.nnp_graph import NnpLoader
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope."""
-    with nn.parameter_scope("", {}):
-        yield
-
-
 def images(*shape, seed=3):
     """Returns random images."""
     return np.random.RandomState(seed).randn(*shape).astype(np.float32)

@@ -135,7 +135,7 @@ def test_what_fails_in_a_worker_is_raised_at_its_example():
 
 
 def test_sources_that_workers_cannot_read_are_refused():
-    class Own(DataSource):
+    class SourceWithoutEpochs(DataSource):
         """A shuffled source that does not tell epochs apart."""
 
         def _get_data(self, position):
@@ -143,7 +143,7 @@ def test_sources_that_workers_cannot_read_are_refused():
             return (position,)
 
     with pytest.raises(DataError, match="expected a source that defines _get_data_of_generation"):
-        DataSourceWithWorkers(Own(shuffle=True), 2)
+        DataSourceWithWorkers(SourceWithoutEpochs(shuffle=True), 2)
     with pytest.raises(DataError, match="n_workers"):
         DataSourceWithWorkers(numbers(), 0)
 
@@ -231,7 +231,7 @@ def test_empty_cells_are_named(tmp_path):
         CsvDataSource(tmp_path / "t.csv").next()
 
 
-class Own(DataSource):
+class SourceWithoutEpochs(DataSource):
     """A source that does not distinguish epochs."""
 
     def __init__(self):
@@ -250,7 +250,7 @@ class Own(DataSource):
 )
 def test_wrapped_sources_are_in_the_epoch_of_their_source(wrapped):
     """A source without epochs stays in the first one. A reader that resumes moves to that epoch."""
-    source, other = wrapped(Own()), wrapped(Own())
+    source, other = wrapped(SourceWithoutEpochs()), wrapped(SourceWithoutEpochs())
     for _ in range(2):
         assert [int(source.next()[0]) for _ in range(6)] == list(range(6))
         source.reset()

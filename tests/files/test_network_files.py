@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from cases import all_rows
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
@@ -188,29 +189,8 @@ def test_files_of_each_format(tmp_path, extension):
 
 
 def test_functions_that_files_cannot_hold_are_refused(tmp_path):
-    class Mine(F.PythonFunction):
+    class Mine(UnaryFunction):
         """A user's function without a form in files."""
-
-        @property
-        def name(self):
-            """The name of the function in graphs."""
-            return "Mine"
-
-        def min_outputs(self):
-            """Declares one output."""
-            return 1
-
-        def setup_impl(self, inputs, outputs):
-            """Gives the output the shape of the input."""
-            outputs[0].reset_shape(inputs[0].shape, True)
-
-        def grad_depends_output_data(self, i, o):
-            """Declares that no gradient reads the output."""
-            return False
-
-        def grad_depends_input_data(self, i, j):
-            """Declares that no gradient reads an input."""
-            return False
 
     x = nn.Variable((2, 3))
     for y in (Mine()(x), _put(F.relu(x))):

@@ -248,16 +248,6 @@ def test_malicious_h5_files(tmp_path):
     path = tmp_path / "bad.h5"
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
-    with h5py.File(tmp_path / "other.h5", "w") as other:
-        other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
-    with h5py.File(tmp_path / "other.h5", "w") as other:
-        other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
-    with h5py.File(tmp_path / "other.h5", "w") as other:
-        other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
-    with h5py.File(tmp_path / "other.h5", "w") as other:
-        other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
-    with h5py.File(tmp_path / "other.h5", "w") as other:
-        other.create_dataset("w", data=[1.0, 2.0]).attrs.update(index=0, need_grad=True)
 
     def huge(file):
         """Declares a huge data set."""

@@ -11,7 +11,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from support import same
+from support import UnaryFunction, same
 
 import kinnor as nn
 import kinnor.functions as F
@@ -32,25 +32,13 @@ class Stop(Exception):
     """Raised to interrupt a run."""
 
 
-class Doubled(F.PythonFunction):
+class Doubled(UnaryFunction):
     """A user's function that doubles its input. It raises in the method `where`, after `left` successful calls."""
 
     where = ""
     """The method that raises, or empty for none."""
     left = 0
     """Number of calls of that method that still succeed."""
-
-    def min_outputs(self) -> int:
-        """Declares one output."""
-        return 1
-
-    def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """Declares that no gradient reads an input."""
-        return False
 
     def meet(self, method: str) -> None:
         """Raises `Stop` if `method` is the one to fail and all its `left` calls are used. Each method calls this."""

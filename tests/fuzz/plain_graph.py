@@ -112,7 +112,39 @@ SMALL = ("tanh", "sigmoid", "half", "sin")
 """Operations with small results, so that products of products stay finite."""
 
 
-class Node:
+class GraphNode:
+    """A variable of a graph: a leaf, or the result of the operation `op` on other nodes, the `inputs`."""
+
+    op: str | None
+    inputs: tuple[Any, ...]
+    need_grad: bool | None
+    """Whether gradients flow here; None if that follows from the inputs."""
+
+    def above(self) -> list[Any]:
+        """Returns this node and all nodes that it depends on, inputs first."""
+        found: dict[Any, None] = {}
+        stack: list[tuple[Any, bool]] = [(self, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in found:
+                continue
+            if ready:
+                found[node] = None
+            else:
+                stack.append((node, True))
+                stack.extend((x, False) for x in node.inputs if x not in found)
+        return list(found)
+
+    def wanted(self) -> dict[Any, bool]:
+        """Returns, for this node and all that it depends on, if a gradient flows to it."""
+        takes_part: dict[Any, bool] = {}
+        for node in self.above():
+            follows = any(takes_part[x] for x in node.inputs)
+            takes_part[node] = follows if node.need_grad is None else node.need_grad
+        return takes_part
+
+
+class Node(GraphNode):
     """A variable: a leaf with a value, or the result of an operation on other nodes."""
 
     def __init__(self, value: np.ndarray | None = None, op: str | None = None, inputs: Sequence[Node] = ()) -> None:
@@ -128,21 +160,6 @@ class Node:
             for n, i in numbers.items()
         )
 
-    def above(self) -> list[Node]:
-        """Returns this node and all nodes that it depends on, inputs first."""
-        found: dict[Node, None] = {}
-        stack: list[tuple[Node, bool]] = [(self, False)]
-        while stack:
-            node, ready = stack.pop()
-            if node in found:
-                continue
-            if ready:
-                found[node] = None
-            else:
-                stack.append((node, True))
-                stack.extend((x, False) for x in node.inputs if x not in found)
-        return list(found)
-
     def evaluate(self) -> dict[Node, np.ndarray]:
         """Returns the values of this node and of all nodes that it depends on."""
         values: dict[Node, Any] = {}
@@ -150,14 +167,6 @@ class Node:
             of_inputs = [values[x] for x in node.inputs]
             values[node] = node.value if node.op is None else OPS[node.op].forward(*of_inputs)
         return values
-
-    def wanted(self) -> dict[Node, bool]:
-        """Returns, for this node and all that it depends on, if a gradient flows to it."""
-        takes_part: dict[Node, bool] = {}
-        for node in self.above():
-            follows = any(takes_part[x] for x in node.inputs)
-            takes_part[node] = follows if node.need_grad is None else node.need_grad
-        return takes_part
 
     def gradients(self, start: np.ndarray | None = None) -> dict[Node, np.ndarray]:
         """Returns the gradients of all nodes that take part. The gradient at this node is `start`, or ones."""

@@ -39,7 +39,7 @@ def forward_all(p: Program, a: int, b: int, how: dict[str, bool]) -> None:
     r, s = p.computed(a), p.computed(b)
     if p.can_run(r, s) and not tangled([r, s]):
         nn.forward_all([r.variable, s.variable], **how)
-        p.ran([r, s], **how)
+        p.record_forward([r, s], **how)
 
 
 @step(a=ANY, clear_buffer=FLAG, seed=SEEDS, start=["one", "array", "own"], zero=FLAG)
@@ -69,14 +69,14 @@ def backward(p: Program, a: int, clear_buffer: bool, seed: int, start: str, zero
         except (nn.ClearedError, nn.GraphError, nn.ShapeError):
             assert not ready
             p.unknown_gradients(r)
-            p.spent(r, True)
+            p.record_freed(r, True)
             forget_restored(r)
             return
     if fresh:
-        p.went_back(r, g, clear_buffer or not ready)
+        p.record_backward(r, g, clear_buffer or not ready)
     else:
         p.unknown_gradients(r)
-        p.spent(r, True)
+        p.record_freed(r, True)
         forget_restored(r)
 
 
@@ -97,7 +97,7 @@ def train(p: Program, a: int, how: dict[str, bool], clear_buffer: bool, times: i
             assert r.is_ready()
             shape = r.pair.data.value.shape
             r.variable.backward(clear_buffer=clear_buffer)
-            p.went_back(r, np.ones(shape), clear_buffer)
+            p.record_backward(r, np.ones(shape), clear_buffer)
 
 
 @step(a=ANY, b=ANY, how=CLEARS[:3], clear_buffer=FLAG)
@@ -107,11 +107,11 @@ def train_both(p: Program, a: int, b: int, how: dict[str, bool], clear_buffer: b
     if r is s or not p.can_run(r, s) or tangled([r, s]):
         return
     nn.forward_all([r.variable, s.variable], **how)
-    p.ran([r, s], **how)
+    p.record_forward([r, s], **how)
     for root, clear in ((r, False), (s, clear_buffer)):
         p.add_to_zeros(root)
         root.variable.backward(clear_buffer=clear)
-        p.went_back(root, np.ones(root.pair.data.value.shape), clear)
+        p.record_backward(root, np.ones(root.pair.data.value.shape), clear)
 
 
 @step(a=ANY)
@@ -184,7 +184,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
     if not p.can_run(r) or not r.wanted()[r]:
         return
     if forward_first:
-        p.settle(r)
+        p.run_if_needed(r)
         p.add_to_zeros(r)
         # All values must exist then, except the gradient of a leaf without a handle.
         assert r.is_ready() or not all(x.pair.grad.sure for x in r.leaves())
@@ -196,7 +196,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
         autodiff.backward(r.variable, nn.NdArray.from_numpy_array(start), retain_graph=retain)
     except (nn.ClearedError, nn.GraphError, nn.ShapeError, autodiff.ModifiedError, autodiff.GraphFreedError):
         assert not ready
-        p.spent(r, True)
+        p.record_freed(r, True)
         forget_restored(r)
         return
     found = r.gradients(start)
@@ -209,7 +209,7 @@ def autodiff_backward(p: Program, a: int, retain: bool, forward_first: bool) -> 
                 n.pair.grad.forget()
         elif n in found and n.pair.grad.known:
             n.pair.grad.write(n.pair.grad.value + found[n]) if fresh else n.pair.grad.forget()
-    p.spent(r, not retain)
+    p.record_freed(r, not retain)
 
 
 @step(a=ANY, b=ANY, create_graph=FLAG)
@@ -222,7 +222,7 @@ def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
     above = [n for n in r.above() if n.variable is not None and wanted[n] and n is not r and not n.is_weight]
     if not above:
         return
-    p.settle(r)
+    p.run_if_needed(r)
     x = above[b % len(above)]
     if sum(n.pair is x.pair for n in r.above()) > 1:
         return
@@ -236,7 +236,7 @@ def autodiff_grad(p: Program, a: int, b: int, create_graph: bool) -> None:
         allow_unused=True,
     )
     expected = r.gradients(start).get(x, np.zeros_like(x.pair.data.value))
-    p.spent(r, False)
+    p.record_freed(r, False)
     if g is None:
         assert not expected.any()
     else:
@@ -336,16 +336,16 @@ def throw(p: Program, a: int, at: int, run: str, when: str) -> None:
     if run != "backward":
         try:
             r.variable.forward(**{f"function_{when}_hook": hook})
-            p.ran([r])
+            p.record_forward([r])
         except Thrown:
             p.stopped([r])
             p.run(r)
     if run != "forward":
-        p.settle(r)
+        p.run_if_needed(r)
         p.add_to_zeros(r)
         try:
             r.variable.backward(**{f"function_{when}_hook": hook})
-            p.went_back(r, np.ones(r.pair.data.value.shape), False)
+            p.record_backward(r, np.ones(r.pair.data.value.shape), False)
         except Thrown:
             p.unknown_gradients(r)
             for n in r.functions():
@@ -381,7 +381,7 @@ def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
     r = p.computed(a)
     if not p.can_run(r) or not r.wanted()[r] or not any(r.wanted()[x] for x in r.inputs):
         return
-    p.settle(r)
+    p.run_if_needed(r)
     p.add_to_zeros(r)
     above = [n for n in r.gradients(np.zeros(r.pair.data.value.shape)) if n.variable is not None]
     x = above[b % len(above)]
@@ -410,7 +410,7 @@ def throw_on_gradient(p: Program, a: int, b: int, by: str) -> None:
         p.unknown_gradients(r)
     for n in r.functions():
         n.kept = frozenset()
-    p.spent(r, True)
+    p.record_freed(r, True)
     p.run(r)
 
 
@@ -425,10 +425,10 @@ def budgeted(p: Program, a: int, budget: str) -> None:
         r.variable.forward(memory_budget=amount)
     except nn.BudgetError as error:
         r.variable.forward(memory_budget=error.least)
-    p.ran([r], clear_no_need_grad=budget != "none", budgeted=budget != "none")
+    p.record_forward([r], clear_no_need_grad=budget != "none", budgeted=budget != "none")
     p.add_to_zeros(r)
     r.variable.backward()
-    p.went_back(r, np.ones(r.pair.data.value.shape), budget != "none")
+    p.record_backward(r, np.ones(r.pair.data.value.shape), budget != "none")
 
 
 @step(seed=SEEDS, a=ANY)
@@ -505,8 +505,8 @@ def inside(p: Program, a: int, seed: int, backward: bool) -> None:
         p.agrees(x.g, 2 * np.cos(value), "gradient within a hook")
 
     r.variable.forward(function_post_hook=hook)
-    p.ran([r])
+    p.record_forward([r])
     if backward:
         p.add_to_zeros(r)
         r.variable.backward(function_pre_hook=hook)
-        p.went_back(r, np.ones(r.pair.data.value.shape), False)
+        p.record_backward(r, np.ones(r.pair.data.value.shape), False)

@@ -358,7 +358,7 @@ def resize(p: Program, rows: int) -> None:
                 assert rows_ != old and any(n.op in FROZEN for n in r.above())
                 refused = True
             else:
-                p.ran([r]) if not any(n.op in FROZEN for n in r.above()) or rows_ == old else p.stopped([r])
+                p.record_forward([r]) if not any(n.op in FROZEN for n in r.above()) or rows_ == old else p.stopped([r])
         if not refused and not any(n.op in FROZEN for n in p.sorted()):
             break
 
@@ -388,7 +388,7 @@ def reset(p: Program, a: int, b: int, shape: tuple[int, ...], clear_buffer: bool
     r = below[b % len(below)]
     if not p.can_run(r) or x.variable.shape == shape:
         return
-    p.settle(r)
+    p.run_if_needed(r)
     wanted = r.wanted()
     passed = [n for n in r.gradients(np.zeros(r.pair.data.value.shape)) if any(wanted[i] for i in n.inputs)]
     goes_through = any(x is n or (x in n.inputs and wanted[x]) for n in passed)
@@ -407,7 +407,7 @@ def reset(p: Program, a: int, b: int, shape: tuple[int, ...], clear_buffer: bool
             pass
         else:
             assert not goes_through, "backward through an array of another shape"
-    p.spent(r, True)
+    p.record_freed(r, True)
     p.run(r)
     assert x.variable.shape == x.pair.data.value.shape
 

@@ -128,7 +128,7 @@ class Program:
             if clearing or n.recompute:
                 n.pair.data.sure &= n.persistent
 
-    def ran(
+    def record_forward(
         self,
         roots: list[Node],
         clear_buffer: bool = False,
@@ -153,7 +153,7 @@ class Program:
             if n.op not in SHARED:
                 n.pair.data.forget()
 
-    def went_back(self, root: Node, start: np.ndarray, clear_buffer: bool) -> None:
+    def record_backward(self, root: Node, start: np.ndarray, clear_buffer: bool) -> None:
         """Records in the tape the gradients that a backward run from `root` adds, and what it clears."""
         for n, g in root.gradients(start).items():
             if n.op is None:
@@ -167,10 +167,10 @@ class Program:
             for x in n.inputs if shares else ():
                 if x.op is not None:
                     x.pair.grad.forget()
-        self.spent(root, clear_buffer)
+        self.record_freed(root, clear_buffer)
         root.pair.grad.forget()
 
-    def spent(self, root: Node, clearing: bool) -> None:
+    def record_freed(self, root: Node, clearing: bool) -> None:
         """Records the values that a backward run may have freed, including inputs of recomputed nodes."""
         above = list(root.functions())
         if clearing or any(n.recompute or n.op in FORGETS for n in above):  # `F.forget` marks its functions
@@ -229,16 +229,19 @@ class Program:
         """Runs forward. The run must succeed."""
         assert root.variable is not None
         root.variable.forward(**how)
-        self.ran([root], **how)
+        self.record_forward([root], **how)
 
     def add_to_zeros(self, root: Node) -> None:
-        """Zeroes gradients of leaves that may be cleared. An unlinked copy shares the gradient of its original."""
+        """Zeroes the gradients of leaves that may have been cleared, so that a backward run adds to zeros.
+
+        An unlinked copy shares the gradient of its original.
+        """
         for x in root.leaves():
             if x.variable is not None and not x.pair.grad.sure:
                 x.variable.grad.zero()
                 x.pair.grad.zero()
 
-    def settle(self, root: Node) -> None:
+    def run_if_needed(self, root: Node) -> None:
         """Runs forward unless the values allow a backward run already."""
         if not root.is_ready():
             self.run(root)

@@ -10,7 +10,8 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from plain_graph import OPS, Op, sigmoid, softmax
+from plain_graph import OPS, GraphNode, Op, sigmoid, softmax
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
@@ -24,24 +25,10 @@ ROW = np.array([0.5, -1.0, 0.25])
 """A constant row that operations use."""
 
 
-class ShiftedSquare(F.PythonFunction):
+class ShiftedSquare(UnaryFunction):
     """A user's function: half the square of `x - 0.5`."""
 
-    def min_outputs(self) -> int:
-        """Declares one output."""
-        return 1
-
-    def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """Declares that the gradients read the inputs."""
-        return True
-
-    def setup_impl(self, inputs: Any, outputs: Any) -> None:
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
+    reads_input = True
 
     def forward_impl(self, inputs: Any, outputs: Any) -> None:
         """Computes the output."""
@@ -55,7 +42,7 @@ class ShiftedSquare(F.PythonFunction):
 
 
 def squared(x: Any) -> Any:
-    """The NumPy version of `ShiftedSquare`."""
+    """The NumPy version of `ShiftedSquare`: half the square of `x - 0.5`."""
     return (x - 0.5) ** 2 * 0.5
 
 
@@ -242,7 +229,7 @@ class Memory:
         self.epoch = 0
         """Counts replacements of the memory."""
         self.largest = 0.0
-        """Largest magnitude since the last lazy zeroing. Sums in single precision round by its share."""
+        """Largest magnitude since the last lazy zeroing. Rounding errors of sums are proportional to it."""
 
     def write(self, value: Any) -> None:
         """Writes new values. The version counts changes of values only."""
@@ -273,7 +260,7 @@ class Pair:
         self.grad = Memory(np.zeros_like(self.data.value))
 
 
-class Node:
+class Node(GraphNode):
     """A variable with its inputs and its arrays."""
 
     def __init__(self, variable: nn.Variable | None, pair: Pair, op: str | None = None, inputs: Sequence[Node] = ()):
@@ -292,21 +279,6 @@ class Node:
         self.hooks: list[tuple[Any, float]] = []
         """Hooks on the gradient: handle and factor."""
 
-    def above(self) -> list[Node]:
-        """Returns this node and all nodes that it depends on, inputs first."""
-        found: dict[Node, None] = {}
-        stack: list[tuple[Node, bool]] = [(self, False)]
-        while stack:
-            node, ready = stack.pop()
-            if node in found:
-                continue
-            if ready:
-                found[node] = None
-            else:
-                stack.append((node, True))
-                stack.extend((x, False) for x in node.inputs if x not in found)
-        return list(found)
-
     def functions(self) -> Iterator[Node]:
         """Yields the computed nodes among this node and all that it depends on."""
         return (node for node in self.above() if node.op is not None)
@@ -318,14 +290,6 @@ class Node:
     def versions(self) -> tuple[tuple[Memory, int], ...]:
         """Returns the memory of the inputs and of this node, and how often its values have changed."""
         return tuple((x.pair.data, x.pair.data.root.version) for x in (*self.inputs, self))
-
-    def wanted(self) -> dict[Node, bool]:
-        """Returns, for this node and all that it depends on, if a gradient flows to it."""
-        takes_part: dict[Node, bool] = {}
-        for node in self.above():
-            follows = any(takes_part[x] for x in node.inputs)
-            takes_part[node] = follows if node.need_grad is None else node.need_grad
-        return takes_part
 
     def formula(self) -> Callable[..., Any]:
         """Returns the NumPy version of the operation."""

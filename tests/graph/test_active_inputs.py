@@ -4,12 +4,11 @@ import gc
 
 import numpy as np
 import pytest
-from support import leaf
+from support import UnaryFunction, leaf
 
 import kinnor as nn
 import kinnor.functions as F
 from kinnor import _core, autodiff
-from kinnor.function import PythonFunction
 
 REDUCE = {"add_n": np.sum, "mul_n": np.prod}
 """The NumPy reduction over the active inputs of each function."""
@@ -17,26 +16,13 @@ MASKS = ([True, False, True], [False, True, False], [True, True, True], [False, 
 """Active inputs of a function with three inputs. Consecutive masks differ."""
 
 
-class Counted(PythonFunction):
+class Counted(UnaryFunction):
     """A user's identity function that counts its runs."""
 
     def __init__(self):
         """Makes a function that has not run."""
         super().__init__()
         self.runs = 0
-
-    @property
-    def name(self):
-        """The name of the function in graphs."""
-        return "Counted"
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Copies the input, and counts the run."""
@@ -46,14 +32,6 @@ class Counted(PythonFunction):
     def backward_impl(self, inputs, outputs, propagate_down, accum):
         """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g + (inputs[0].g if accum[0] else 0)
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
 
 
 def built(name):

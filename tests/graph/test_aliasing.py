@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import certain, close, over
+from support import UnaryFunction, certain, close, over
 
 import kinnor as nn
 import kinnor.functions as F
@@ -184,21 +184,8 @@ def test_a_gradient_may_share_memory_with_its_inputs():
 def test_a_users_function_may_write_where_it_reads():
     """A user's function whose output aliases its input reads the old values."""
 
-    class Reversed(nn.function.PythonFunction):
+    class Reversed(UnaryFunction):
         """Writes its input in reverse order, element by element."""
-
-        @property
-        def name(self):
-            """The name of the function in graphs."""
-            return "Reversed"
-
-        def min_outputs(self):
-            """Declares one output."""
-            return 1
-
-        def setup_impl(self, inputs, outputs):
-            """Gives the output the shape of the input."""
-            outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
             """Writes element by element, so that an output in the memory of the input would be wrong."""
@@ -208,14 +195,6 @@ def test_a_users_function_may_write_where_it_reads():
         def backward_impl(self, inputs, outputs, propagate_down, accum):
             """Is never called."""
             raise NotImplementedError
-
-        def grad_depends_output_data(self, i, o):
-            """Declares that no gradient reads the output."""
-            return False
-
-        def grad_depends_input_data(self, i, j):
-            """Declares that no gradient reads an input."""
-            return False
 
     a = nn.NdArray.from_numpy_array(np.arange(5, dtype=np.float32))
     x = nn.Variable((5,))

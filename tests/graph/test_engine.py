@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import chain, leaf_of
+from support import UnaryFunction, chain, leaf_of
 
 import kinnor as nn
 import kinnor.functions as F
-from kinnor.function import PythonFunction
 
 
 class Custom(Exception):
@@ -240,22 +239,13 @@ def test_two_losses_over_one_trunk_with_clearing() -> None:
     np.testing.assert_allclose(x.g, [(np.exp(t) + np.cos(t)) * (1 - t * t)], rtol=1e-5)
 
 
-class Scale(PythonFunction):  # type: ignore[misc]
+class Scale(UnaryFunction):
     """`y = k x`, which raises in the method named by `fail`."""
 
     def __init__(self, k: float, fail: str = "") -> None:
         """Makes `y = k x`, which raises in the method named by `fail`."""
         super().__init__()
         self.k, self.fail, self.args = k, fail, {"k": k}
-
-    @property
-    def name(self) -> str:
-        """The name of the function in graphs."""
-        return "Scale"
-
-    def min_outputs(self) -> int:
-        """Declares one output."""
-        return 1
 
     def step(self, name: str) -> None:
         """Raises `Custom` if `fail` names this method."""
@@ -278,14 +268,6 @@ class Scale(PythonFunction):  # type: ignore[misc]
         if propagate_down[0]:
             g = self.k * outputs[0].g
             inputs[0].g = inputs[0].g + g if accum[0] else g
-
-    def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """Declares that no gradient reads an input."""
-        return False
 
 
 def test_a_users_own_function() -> None:

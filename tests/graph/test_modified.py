@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from support import leaf
+from support import UnaryFunction, leaf
 
 import kinnor as nn
 import kinnor.functions as F
@@ -245,24 +245,8 @@ def test_in_place_functions_are_no_change():
 def test_a_users_function_is_no_change():
     """Writes of a user's function through views cause no warning."""
 
-    class Double(nn.function.PythonFunction):
+    class Double(UnaryFunction):
         """A user's function that writes through views."""
-
-        def min_outputs(self):
-            """Declares one output."""
-            return 1
-
-        def grad_depends_input_data(self, i, j):
-            """Declares that no gradient reads an input."""
-            return False
-
-        def grad_depends_output_data(self, i, o):
-            """Declares that no gradient reads the output."""
-            return False
-
-        def setup_impl(self, inputs, outputs):
-            """Gives the output the shape of the input."""
-            outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
             """Computes the output."""

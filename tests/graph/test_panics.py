@@ -8,30 +8,21 @@ import itertools
 
 import numpy as np
 import pytest
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
 from kinnor import autodiff
-from kinnor.function import PythonFunction
 
 SAID = "a defect of Kinnor"
 """Text that the error of every panic contains."""
 
 
-class Breaking(PythonFunction):
+class Breaking(UnaryFunction):
     """A user's function that doubles its input, and raises the error of a panic in the method that `when` names."""
 
     when = None
     """The method that panics, or None."""
-
-    @property
-    def name(self):
-        """The name of the function in graphs."""
-        return "Breaking"
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
 
     def breaks(self, when):
         """Raises the error of a panic if `when` names this method."""
@@ -57,14 +48,6 @@ class Breaking(PythonFunction):
         """Returns the gradient as a graph. May raise."""
         self.breaks("gradient")
         return [gy[0] * 2]
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
 
 
 class Network:

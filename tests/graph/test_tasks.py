@@ -89,14 +89,6 @@ SCOPES = {
 """By name: enters a scope, and observes its effect."""
 
 
-@pytest.fixture(autouse=True)
-def parameters():
-    """Clears all parameters before and after the test."""
-    nn.clear_parameters()
-    yield
-    nn.clear_parameters()
-
-
 @pytest.fixture(params=SCOPES)
 def scope(request):
     """Returns how to enter a scope, a function that observes it, and the observations outside and within."""

@@ -2,26 +2,17 @@
 
 import numpy as np
 import pytest
-from support import leaf
+from support import UnaryFunction, leaf
 
 import kinnor as nn
 import kinnor.functions as F
-from kinnor.function import PythonFunction
 
 
-class Doubled(PythonFunction):
+class Doubled(UnaryFunction):
     """Doubles its input in place."""
 
     level = 2
     """The value of `inplace_data`."""
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""
@@ -34,14 +25,6 @@ class Doubled(PythonFunction):
     def gradient_impl(self, inputs, outputs, grad_outputs, propagate_down):
         """Returns the gradient of each input as a graph."""
         return [2 * grad_outputs[0]]
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
 
     def inplace_data(self, i):
         """Declares how the output shares the memory of the input: the number in `level`."""
@@ -101,16 +84,8 @@ def test_memory_that_cannot_be_shared_is_refused():
         Wrong()(leaf(1, 2) * 1)
 
 
-class Counted(PythonFunction):
+class Counted(UnaryFunction):
     """Returns its first input, and adds 1 to the second in each forward run. Recomputation does not count."""
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Copies the first input, and adds 1 to the second."""
@@ -124,14 +99,6 @@ class Counted(PythonFunction):
     def backward_impl(self, inputs, outputs, propagate_down, accum):
         """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].grad.data[...] = outputs[0].grad.data + (inputs[0].grad.data if accum[0] else 0)
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
 
     def overwrite_input_data_in_forward(self, i):
         """Declares that a forward run writes to the second input."""

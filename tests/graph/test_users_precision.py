@@ -2,29 +2,23 @@
 
 import numpy as np
 import pytest
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
-from kinnor.function import PythonFunction
 
 X = np.array([[0.1, 0.3, -0.7]])
 """Numbers that float32 does not hold."""
 
 
-class Squared(PythonFunction):
+class Squared(UnaryFunction):
     """The square of the input. `whole` tells whether arrays are assigned as a whole or by element."""
+
+    reads_input = True
 
     def __init__(self, whole):
         super().__init__()
         self.whole = whole
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""
@@ -42,14 +36,6 @@ class Squared(PythonFunction):
             inputs[0].g = gradient
         else:
             inputs[0].g[...] = gradient
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that the gradient reads the input."""
-        return True
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
-from kinnor.function import PythonFunction
 
 
 def ones(*shape):
@@ -13,16 +13,8 @@ def ones(*shape):
     return nn.Variable.from_numpy_array(np.ones(shape, np.float32), need_grad=True)
 
 
-class Kept(PythonFunction):
+class Doubled(UnaryFunction):
     """Doubles its input. Tests override its methods."""
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         """Computes the output."""
@@ -32,18 +24,10 @@ class Kept(PythonFunction):
         """Computes the gradient of the input, and adds it to the old one if `accum` is set."""
         inputs[0].g = outputs[0].g * 2 + (inputs[0].g if accum[0] else 0)
 
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
-
 
 @pytest.mark.parametrize("shape", [(1, 3), (4, 3), (3, 2)])
 def test_shapes_can_be_set_in_setup_only(shape, mode):
-    class Forward(Kept):
+    class Forward(Doubled):
         """Sets a shape in `forward_impl`."""
 
         def forward_impl(self, inputs, outputs):
@@ -51,7 +35,7 @@ def test_shapes_can_be_set_in_setup_only(shape, mode):
             outputs[0].reset_shape(shape, True)
             outputs[0].d = 7
 
-    class Backward(Kept):
+    class Backward(Doubled):
         """Sets a shape in `backward_impl`."""
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
@@ -85,7 +69,7 @@ def test_the_list_of_outputs_cannot_be_changed(mode):
     for change in popped, added, replaced:
         for level in 0, 1:
 
-            class Changed(Kept):
+            class Changed(Doubled):
                 """Changes the list of outputs in `setup_impl`."""
 
                 def setup_impl(self, inputs, outputs, change=change):
@@ -104,7 +88,7 @@ def test_the_list_of_outputs_cannot_be_changed(mode):
 def test_a_billion_outputs_are_refused():
     """A user's function may declare at most 65,536 outputs."""
 
-    class Many(Kept):
+    class Many(Doubled):
         """Declares a billion outputs."""
 
         def min_outputs(self):
@@ -118,7 +102,7 @@ def test_a_billion_outputs_are_refused():
 def test_an_input_that_changes_its_shape_in_setup():
     """A user's function that changes the shape of one of its inputs in `setup_impl` is refused."""
 
-    class Restless(Kept):
+    class Restless(Doubled):
         """Changes the shape of an input during its own setup."""
 
         def setup_impl(self, inputs, outputs):

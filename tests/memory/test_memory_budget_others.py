@@ -4,36 +4,20 @@ import gc
 import threading
 
 from budgets import BATCH, BYTES, SLACK, chain_loss, refused, rest, step, ways, wide_leaf
-from support import same
+from support import UnaryFunction, same
 
 import kinnor as nn
 import kinnor.functions as F
 from kinnor import autodiff
 
 
-class Double(nn.function.PythonFunction):
+class Double(UnaryFunction):
     """A user's function that doubles its input and counts its calls."""
 
     def __init__(self, calls, fail=False):
         """Makes a function that appends each call to `calls`, and fails backward if `fail`."""
         super().__init__()
         self.calls, self.fail = calls, fail
-
-    def min_outputs(self):
-        """Declares one output."""
-        return 1
-
-    def grad_depends_output_data(self, i, o):
-        """Declares that no gradient reads the output."""
-        return False
-
-    def grad_depends_input_data(self, i, j):
-        """Declares that no gradient reads an input."""
-        return False
-
-    def setup_impl(self, inputs, outputs):
-        """Gives the output the shape of the input."""
-        outputs[0].reset_shape(inputs[0].shape, True)
 
     def forward_impl(self, inputs, outputs):
         self.calls.append(1)

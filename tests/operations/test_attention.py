@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy import special
-from support import DOUBLE
+from support import DOUBLE, assert_rule_agrees
 
 import kinnor as nn
 import kinnor.functions as F
@@ -44,13 +44,7 @@ def test_tiled_attention_equals_the_reference(size, causal):
         loss = F.sum(F.sin(y))
         loss.forward()
         np.testing.assert_allclose(y.d, reference(*arrays, mask, causal), 1e-10, 1e-12)
-        for x in xs:
-            x.grad.zero()
-        loss.backward()
-        rule = nn.grad([loss], xs)
-        nn.forward_all(rule)
-        for x, expected in zip(xs, rule, strict=True):
-            np.testing.assert_allclose(x.g, expected.d, 1e-8, 1e-10)
+        assert_rule_agrees(loss, xs)
 
 
 def test_masked_keys_do_not_change_the_result():

@@ -478,6 +478,7 @@ def test_a_fraction_put_among_integers_makes_real_numbers(mode):
 
 
 def test_parts_of_an_array_of_integers_take_integers():
+    """Integers assigned to a slice of a variable of integers stay exact."""
     x = nn.Variable.from_numpy_array(np.array([2**60 + 1, 2, 3]))
     x[1:] = nn.Variable.from_numpy_array(np.array([2**60 + 3, 5]))
     x.forward()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from cases.recurrent import network, recurrent
-from support import DOUBLE
+from support import DOUBLE, assert_rule_agrees
 
 import kinnor as nn
 import kinnor.functions as F
@@ -25,13 +25,7 @@ def test_many_units_are_computed_in_parts(kind):
         loss.forward()
         for y, expected in zip(ys, network(kind)(*row.inputs, **row.args), strict=True):
             np.testing.assert_allclose(y.d, expected, 1e-9, 1e-11)
-        for x in xs:
-            x.grad.zero()
-        loss.backward()
-        rule = nn.grad([loss], xs)
-        nn.forward_all(rule)
-        for x, expected in zip(xs, rule, strict=True):
-            np.testing.assert_allclose(x.g, expected.d, 1e-8, 1e-10)
+        assert_rule_agrees(loss, xs)
 
 
 @pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])

@@ -18,14 +18,6 @@ from kinnor.profiling.record import costs
 from kinnor.utils.data_iterator import data_iterator_simple
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Clears all parameters before and after the test."""
-    nn.clear_parameters()
-    yield
-    nn.clear_parameters()
-
-
 def of(profile, phase):
     """Returns the rows of one phase by name."""
     return {row.name: row for row in profile.rows() if row.phase == phase}

@@ -24,11 +24,9 @@ TRAIN, TEST = (IMAGES[:600], LABELS[:600]), (IMAGES[1500:], LABELS[1500:])
 
 
 @pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope, from one seed."""
+def seeded():
+    """Seeds the random numbers of the test."""
     nn.seed(0)
-    with nn.parameter_scope("", {}):
-        yield
 
 
 def network(dropout=0.0):

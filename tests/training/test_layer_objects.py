@@ -12,9 +12,9 @@ from kinnor import autodiff
 
 
 @pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope, in dynamic mode."""
-    with nn.parameter_scope("", {}), nn.auto_forward():
+def dynamic():
+    """Runs the test in dynamic mode."""
+    with nn.auto_forward():
         yield
 
 

@@ -40,13 +40,6 @@ class Stack(nn.Module):
         return self.last(x)
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope."""
-    with nn.parameter_scope("", {}):
-        yield
-
-
 def ran(module, shape=(1, 3)):
     """Returns the module after a first call."""
     module(nn.Variable(shape))

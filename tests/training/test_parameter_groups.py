@@ -10,13 +10,6 @@ import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 
 
-@pytest.fixture(autouse=True)
-def own_parameters():
-    """Runs the test in an empty parameter scope."""
-    with nn.parameter_scope("", {}):
-        yield
-
-
 def network(seed=0):
     """Returns two layers whose values depend on the seed only."""
     nn.seed(seed)

@@ -6,12 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+from support import UnaryFunction
 
 import kinnor as nn
 import kinnor.functions as F
 import kinnor.solvers as S
 from kinnor import _core
-from kinnor.function import PythonFunction
 
 RULES = [name for name in S.__all__ if name not in ("Solver", "SolverState")]
 """Names of all classes of solvers."""
@@ -275,28 +275,12 @@ def test_a_gradient_that_is_computed_as_zero_counts_after_a_look():
 def test_a_gradient_that_a_user_computes_as_zero_counts_after_a_look(look, eager, whole):
     """A gradient that a user's function computes as zero is applied, assigned or written through a view."""
 
-    class Halted(PythonFunction):
+    class ZeroGradient(UnaryFunction):
         """The identity, with a gradient of zero."""
-
-        def min_outputs(self):
-            """Declares one output."""
-            return 1
-
-        def setup_impl(self, inputs, outputs):
-            """Gives the output the shape of the input."""
-            outputs[0].reset_shape(inputs[0].shape, True)
 
         def forward_impl(self, inputs, outputs):
             """Copies the input."""
             outputs[0].d = inputs[0].d
-
-        def grad_depends_output_data(self, i, o):
-            """Declares that no gradient reads the output."""
-            return False
-
-        def grad_depends_input_data(self, i, j):
-            """Declares that no gradient reads the input."""
-            return False
 
         def backward_impl(self, inputs, outputs, propagate_down, accum):
             """Writes zeros, or adds them."""
@@ -310,7 +294,7 @@ def test_a_gradient_that_a_user_computes_as_zero_counts_after_a_look(look, eager
     s.zero_grad()
     shown = LOOKS[look](w) if look else None
     with nn.auto_forward(eager):
-        loss = F.sum(Halted()(w))
+        loss = F.sum(ZeroGradient()(w))
     loss.forward()
     loss.backward()
     del shown

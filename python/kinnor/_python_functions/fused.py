@@ -152,11 +152,6 @@ class VATNoise(PythonFunction):
         self.base_axis = base_axis
         self.eps = eps
 
-    @property
-    def name(self) -> str:
-        """The name in the graph."""
-        return "VATNoise"
-
     def min_outputs(self) -> int:
         """The number of outputs."""
         return 1

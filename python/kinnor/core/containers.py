@@ -41,7 +41,7 @@ class ModuleList(Module, scoped=False):
         Args:
             module: The module.
         """
-        self._put([*self, module])
+        self._replace_all([*self, module])
 
     def extend(self, modules: Iterable[Module]) -> None:
         """Add modules at the end.
@@ -49,7 +49,7 @@ class ModuleList(Module, scoped=False):
         Args:
             modules: The modules.
         """
-        self._put([*self, *modules])
+        self._replace_all([*self, *modules])
 
     def insert(self, index: int, module: Module) -> None:
         """Add a module before another one.
@@ -60,9 +60,9 @@ class ModuleList(Module, scoped=False):
         """
         modules = list(self)
         modules.insert(index, module)
-        self._put(modules)
+        self._replace_all(modules)
 
-    def _put(self, modules: list[Module]) -> None:
+    def _replace_all(self, modules: list[Module]) -> None:
         """Replaces all modules by these, named by their places."""
         for module in modules:
             checked("ModuleList", module)
@@ -83,19 +83,19 @@ class ModuleList(Module, scoped=False):
             part = ModuleList()
             part.submodules.update({str(place): module for place, module in enumerate(modules[index])})
             return part  # The modules keep their names and the list around them.
-        return modules[_place(index, modules)]
+        return modules[_position(index, modules)]
 
     def __setitem__(self, index: int, module: Module) -> None:
         """Replaces the module at an index."""
         modules = list(self)
-        modules[_place(index, modules)] = module
-        self._put(modules)
+        modules[_position(index, modules)] = module
+        self._replace_all(modules)
 
     def __delitem__(self, index: int) -> None:
         """Removes the module at an index; later modules move up."""
         modules = list(self)
-        del modules[_place(index, modules)]
-        self._put(modules)
+        del modules[_position(index, modules)]
+        self._replace_all(modules)
 
 
 class ModuleDict(Module, scoped=False):
@@ -178,7 +178,7 @@ class ModuleDict(Module, scoped=False):
         del self.submodules[name]
 
 
-def _place(index: int, modules: list[Module]) -> int:
+def _position(index: int, modules: list[Module]) -> int:
     """The place of an index, which may count from the end."""
     if not isinstance(index, int):
         raise CallError(f"ModuleList: expected an integer or a slice, got {index!r}")

@@ -260,7 +260,7 @@ class Module:
         """The modules in lists, tuples and dicts among the attributes, by name."""
         for name, value in list(vars(self).items()):
             if name not in _INTERNAL and isinstance(value, (list, tuple, dict)):
-                for key, module in _within(name, value, Module):
+                for key, module in _nested(name, value, Module):
                     if module.parent is None:
                         module.__dict__.update(_name=key, _parent=self)
                     yield key, module
@@ -432,7 +432,7 @@ class Module:
             return
         for name, value in list(vars(self).items()):
             if name not in _INTERNAL and isinstance(value, (Variable, list, tuple, dict)):
-                for key, variable in _within(name, value, Variable):
+                for key, variable in _nested(name, value, Variable):
                     if variable.parent is None and is_learned(variable):
                         yield key, variable
         for name, model in self._held_models():
@@ -443,7 +443,7 @@ class Module:
         """The models of files among the attributes, by name: `Model` of `kinnor.load` and of `kinnor.onnx.load`."""
         for name, value in list(vars(self).items()):
             if name not in _INTERNAL and isinstance(value, (LoadedNetwork, list, tuple, dict)):
-                yield from _within(name, value, LoadedNetwork)
+                yield from _nested(name, value, LoadedNetwork)
 
     def parameters(self) -> Iterator[Variable]:
         """The learned parameters of the module and of submodules, each once, frozen parameters included.
@@ -775,7 +775,7 @@ def checked(op: str, module: Any) -> Module:
     return module
 
 
-def _within(name: str, value: Any, kind: type[Any]) -> Iterator[tuple[str, Any]]:
+def _nested(name: str, value: Any, kind: type[Any]) -> Iterator[tuple[str, Any]]:
     """The objects of a kind in nested lists, tuples and dicts, with names joined by dots.
 
     Raises:
@@ -788,11 +788,11 @@ def _within(name: str, value: Any, kind: type[Any]) -> Iterator[tuple[str, Any]]
     elif isinstance(value, (list, tuple)):
         for place, each in enumerate(value):
             if isinstance(each, (kind, list, tuple, dict)):
-                yield from _within(f"{name}.{place}", each, kind)
+                yield from _nested(f"{name}.{place}", each, kind)
     elif isinstance(value, dict):
         for key, each in value.items():
             if isinstance(each, (kind, list, tuple, dict)):
-                yield from _within(f"{name}.{key}", each, kind)
+                yield from _nested(f"{name}.{key}", each, kind)
 
 
 def _learned(variable: Variable) -> Variable:

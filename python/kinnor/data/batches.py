@@ -194,7 +194,7 @@ class DataIterator:
         self._process = os.getpid()
         self._ahead: Future[_Batch | None] | None = None
         *_, self._origin = _below(data_source)
-        self._settle()
+        self._await_reads()
         data_source.reset()
         self._position = data_source.position
         self._thread = ThreadPoolExecutor(1, "kinnor-data") if use_thread else None
@@ -361,7 +361,7 @@ class DataIterator:
                 callback(self._epoch)
         return batch.data
 
-    def _settle(self) -> None:
+    def _await_reads(self) -> None:
         """Wait for the read ahead, and under NNabla's names for reads of other iterators over the same examples.
 
         In NNabla the slices of a source share its position and orders, and their threads read at the same time. Here
@@ -375,7 +375,7 @@ class DataIterator:
     def _reset(self) -> None:
         """Restart the epoch. NNabla programs do this between two users of an iterator. The epoch count stays."""
         with self._alone("_reset"):
-            self._settle()
+            self._await_reads()
             if _core.is_nnabla():
                 self._data_source.reset()  # The prefetched batch comes before the new epoch, as in NNabla.
                 return
@@ -482,7 +482,7 @@ class DataIterator:
                 drop_last = False
             slice_start, slice_end = _part(self.size, num_of_slices, slice_pos, drop_last)
         with self._alone("slice"):
-            self._settle()  # The read may end an epoch. All slices must begin in the same epoch.
+            self._await_reads()  # The read may end an epoch. All slices must begin in the same epoch.
             source: DataSource = SlicedDataSource(
                 self._data_source, self._data_source.shuffle, slice_start=slice_start, slice_end=slice_end
             )
@@ -521,7 +521,7 @@ class DataIterator:
             ([0, 2, 1, 3], 4, 3)
         """
         with self._alone("shard"):
-            self._settle()
+            self._await_reads()
             return DataIterator(
                 InterleavedDataSource(self._data_source, rank, size), self._batch_size, use_thread=self._threaded
             )
@@ -550,7 +550,7 @@ class DataIterator:
         with self._alone("set_state"):
             if self._closed:
                 raise DataError("DataIterator.set_state: expected an open iterator, got a closed one")
-            self._settle()
+            self._await_reads()
             if _core.is_nnabla() and dict(state) == self.state():
                 return  # It is there, and what it has read ahead cannot be read again.
             before = self._rows, self._wraps, self._ahead

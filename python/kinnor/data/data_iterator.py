@@ -123,7 +123,7 @@ def _seeded_by(rng: RandomState | None) -> RandomState | None:
     return rng if rng is None or _core.is_nnabla() else np.random.RandomState(rng.permutation(4096)[:8])
 
 
-def _over(source: DataSource, given: dict[str, Any]) -> DataIterator:
+def _iterator_over(source: DataSource, given: dict[str, Any]) -> DataIterator:
     """Calls `data_iterator` with those arguments of a function below that it takes.
 
     Under NNabla's names the generator is not among them, as in NNabla.
@@ -189,7 +189,7 @@ def data_iterator_simple(
         The iterator.
     """
     given = locals()
-    return _over(SimpleDataSource(load_func, num_examples, shuffle, rng), given)
+    return _iterator_over(SimpleDataSource(load_func, num_examples, shuffle, rng), given)
 
 
 def data_iterator_concat_datasets(
@@ -225,7 +225,7 @@ def data_iterator_concat_datasets(
         The iterator.
     """
     given = locals()
-    return _over(ConcatDataSource(data_source_list, shuffle, rng), given)
+    return _iterator_over(ConcatDataSource(data_source_list, shuffle, rng), given)
 
 
 @explained("data_iterator_csv_dataset", ELSEWHERE)
@@ -269,7 +269,7 @@ def data_iterator_csv_dataset(
     given = locals()
     source = CsvDataSource(uri, shuffle, rng, normalize)
     as_in_files = with_file_cache is None and cache_dir is None and _core.is_nnabla()
-    return _over(DataSourceInOrderOfFiles(source, shuffle) if as_in_files else source, given)
+    return _iterator_over(DataSourceInOrderOfFiles(source, shuffle) if as_in_files else source, given)
 
 
 @explained("data_iterator_image_folder", ELSEWHERE)
@@ -359,7 +359,7 @@ def data_iterator_cache(
         The iterator.
     """
     given = locals()
-    return _over(CacheDataSource(uri, shuffle, rng, normalize), given)
+    return _iterator_over(CacheDataSource(uri, shuffle, rng, normalize), given)
 
 
 if not TYPE_CHECKING:

@@ -32,11 +32,6 @@ class _Collective(PythonFunction):
         self.members: Transport = members_of(self.name, communicator, group)
         self.args = {"communicator": communicator, "group": group, **args}
 
-    @property
-    def name(self) -> str:
-        """The class name, as the type of the function."""
-        return type(self).__name__
-
     def min_outputs(self) -> int:
         """The number of outputs."""
         return 1
@@ -349,17 +344,12 @@ def broadcast(x: Variable, comm: Communicator, src: int = 0, group: str = "world
     return Broadcast(comm, group, src)(x)  # type: ignore[no-any-return]
 
 
-class _RunningStatistics(PythonFunction):
+class RunningStatistics(PythonFunction):
     """Identity of a batch's mean and variance. It updates the running statistics from them."""
 
     def __init__(self, decay_rate: float, unbiased: float) -> None:
         super().__init__()
         self.decay_rate, self.unbiased = decay_rate, unbiased
-
-    @property
-    def name(self) -> str:
-        """The type of the function."""
-        return "RunningStatistics"
 
     def min_outputs(self) -> int:
         """The number of outputs: mean and variance."""
@@ -453,7 +443,7 @@ def sync_batch_normalization(
     with context_scope(Context(["cpu:float"])) if is_short else nullcontext():
         mu = all_reduce(F.mean(x, over, keepdims=True), comm, group, division=True)
         var = all_reduce(F.mean((x - mu) ** 2.0, over, keepdims=True), comm, group, division=True)
-        mu, var = _RunningStatistics(decay_rate, count / max(count - 1, 1))(mu, var, mean, variance)
+        mu, var = RunningStatistics(decay_rate, count / max(count - 1, 1))(mu, var, mean, variance)
         scale = (var + eps) ** -0.5
     y = (x - mu) * scale
     if gamma is not None:

@@ -163,15 +163,15 @@ class ShardedSolver:
 
     def check_inf_grad(self) -> bool:
         """True if a gradient of any process is infinite. All processes must call it, and get the same answer."""
-        return self._any("check_inf_grad", self.solver.check_inf_grad())
+        return self._on_any_process("check_inf_grad", self.solver.check_inf_grad())
 
     def check_nan_grad(self) -> bool:
         """True if a gradient of any process is NaN. All processes must call it, and get the same answer."""
-        return self._any("check_nan_grad", self.solver.check_nan_grad())
+        return self._on_any_process("check_nan_grad", self.solver.check_nan_grad())
 
     def check_inf_or_nan_grad(self) -> bool:
         """True if a gradient of any process is infinite or NaN. All processes must call it and get the same answer."""
-        return self._any("check_inf_or_nan_grad", self.solver.check_inf_or_nan_grad())
+        return self._on_any_process("check_inf_or_nan_grad", self.solver.check_inf_or_nan_grad())
 
     def save_states(self, path: str | os.PathLike[str]) -> None:
         """Write the states of all parameters to one file, as an ordinary solver does. All processes must call it.
@@ -258,7 +258,7 @@ class ShardedSolver:
         with self._communicator._watched(f"{what} of ShardedSolver"):
             return self._members.exchange(text)
 
-    def _any(self, what: str, own: bool) -> bool:
+    def _on_any_process(self, what: str, own: bool) -> bool:
         """True if `own` is True on any process."""
         return "1" in self._exchange(what, str(int(own)))
 

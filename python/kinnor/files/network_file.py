@@ -257,7 +257,7 @@ def write(path: PathOrFile, proto: Any, extension: str | None = None) -> None:
         OSError: If the file cannot be written.
     """
     content: bytes = proto.SerializeToString() if _kind(path, extension) == ".protobuf" else text(proto).encode()
-    _put(path, content)
+    _write_bytes(path, content)
 
 
 def text(proto: Any) -> str:
@@ -322,7 +322,7 @@ def _kind(path: PathOrFile, extension: str | None) -> str:
     return kind
 
 
-def _put(path: PathOrFile, content: bytes) -> None:
+def _write_bytes(path: PathOrFile, content: bytes) -> None:
     """Writes bytes to a file or file object."""
 
     def fill(target: Path | BytesIO) -> None:

@@ -192,11 +192,11 @@ def _format(op: str, path: PathOrFile, extension: str | None) -> _Format:
     else:
         shown = f"a file object with extension={extension!r}"
     if extension in _LATER:
-        raise NotImplementedError(f"{op}: expected {_known()}, got {shown}: {extension} is not supported yet")
+        raise NotImplementedError(f"{op}: expected {_extensions()}, got {shown}: {extension} is not supported yet")
     if extension not in _FORMATS:
         ending = Path(path).suffix if isinstance(path, (str, os.PathLike)) else extension
         hint = f"; {_OF_OTHERS[ending]}" if ending in _OF_OTHERS else ""
-        raise ParameterError(f"{op}: expected a name that ends in {_known()}, got {shown}{hint}")
+        raise ParameterError(f"{op}: expected a name that ends in {_extensions()}, got {shown}{hint}")
     return _FORMATS[extension]
 
 
@@ -213,7 +213,7 @@ _OF_OTHERS = {
 """Endings of files of other formats, and what writes or reads them."""
 
 
-def _known() -> str:
+def _extensions() -> str:
     """The supported extensions, for errors."""
     return " or ".join(filter(None, _FORMATS))
 

@@ -74,11 +74,11 @@ def _format(op: str, path: str | os.PathLike[str]) -> _Format:
     """The functions that write and read the format of a path."""
     suffix = Path(path).suffix
     if suffix not in _FORMATS:
-        raise ParameterError(f"{op}: expected a name that ends in {_known()}, got {os.fspath(path)!r}")
+        raise ParameterError(f"{op}: expected a name that ends in {_extensions()}, got {os.fspath(path)!r}")
     return _FORMATS[suffix]
 
 
-def _known() -> str:
+def _extensions() -> str:
     """The supported extensions, for errors."""
     return " or ".join(_FORMATS)
 

@@ -33,9 +33,9 @@ class _ShiftAndScale(Module):
         """Registers shift and scale of this shape if `affine` is true; else both are None."""
         self.beta = self.gamma = None
         if affine:
-            self.beta, self.gamma = self._made("beta", shape, 0.0), self._made("gamma", shape, 1.0)
+            self.beta, self.gamma = self._filled("beta", shape, 0.0), self._filled("gamma", shape, 1.0)
 
-    def _made(self, name: str, shape: Sequence[int], value: float, need_grad: bool = True) -> Variable:
+    def _filled(self, name: str, shape: Sequence[int], value: float, need_grad: bool = True) -> Variable:
         """Registers and returns a parameter that is filled with `value`."""
         get_parameter_or_create(name, shape, ConstantInitializer(value), need_grad)
         return registered(self, name)
@@ -89,8 +89,8 @@ class BatchNorm(_ShiftAndScale):
         self.eps, self.decay_rate = number(op, "eps", eps), number(op, "decay_rate", decay_rate)
         shape = (1, self.num_features, *(1,) * (whole(op, "ndim", ndim) - 2))
         self._set(shape, affine)
-        self.mean = self._made("mean", shape, 0.0, need_grad=False)
-        self.var = self._made("var", shape, 1.0, need_grad=False)
+        self.mean = self._filled("mean", shape, 0.0, need_grad=False)
+        self.var = self._filled("var", shape, 1.0, need_grad=False)
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""

@@ -42,7 +42,15 @@ class Argument(NamedTuple):
         return f"{self.name}: {self.kind}" + ("" if self.default is None else f" = {self.default}")
 
     def of(self, letter: str, values: str, bound: int) -> Argument:
-        """Returns the argument for the weight or the bias: `{x}`, `{what}` and `{bound}` are filled in."""
+        """Returns the argument for the weight or the bias.
+
+        Fills in the placeholders of name and meaning.
+
+        Args:
+            letter: Replaces `{x}`: `w` or `b`.
+            values: Replaces `{what}`: the values in words, such as `weights`.
+            bound: Replaces `{bound}`.
+        """
         filled = {"x": letter, "what": values, "bound": bound}
         return self._replace(name=self.name.format(**filled), meaning=self.meaning.format(**filled))
 

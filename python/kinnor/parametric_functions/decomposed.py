@@ -80,7 +80,9 @@ def svd_affine(
 
     def factors() -> dict[str, NDArray[Any]]:
         """The initial factors."""
-        u, s, v = np.linalg.svd(_whole(op, matrix, uv_init, rng).reshape(matrix.shape[0], -1), full_matrices=False)
+        u, s, v = np.linalg.svd(
+            _weight_to_factorize(op, matrix, uv_init, rng).reshape(matrix.shape[0], -1), full_matrices=False
+        )
         return {"U": (u * s)[:, :r], "V": v[:r].reshape(-1, *matrix.maps)}
 
     u, v = _factors(op, {"U": (matrix.shape[0], r), "V": (r, *matrix.maps)}, factors, fix_parameters)
@@ -147,7 +149,7 @@ def svd_convolution(
 
     def factors() -> dict[str, NDArray[Any]]:
         """The initial factors."""
-        whole = _whole(op, filters, uv_init, rng).reshape(out, inmaps, -1).transpose(1, 2, 0)
+        whole = _weight_to_factorize(op, filters, uv_init, rng).reshape(out, inmaps, -1).transpose(1, 2, 0)
         u, s, v = np.linalg.svd(whole, full_matrices=False)  # For each input map.
         u, v = (u * s[:, None])[:, :, :r], v[:, :r]
         return {
@@ -233,7 +235,7 @@ def cpd3_convolution(
         """The initial factors."""
         from . import cpd
 
-        whole = _whole(op, filters, oik_init, rng).reshape(out, inmaps, prod(taps))
+        whole = _weight_to_factorize(op, filters, oik_init, rng).reshape(out, inmaps, prod(taps))
         (o, i, k), scale = cpd.ALS().solve(
             whole, r, max_iter, stopping_criterion, lambda_reg, dtype=whole.dtype, rng=rng
         )
@@ -251,7 +253,7 @@ def cpd3_convolution(
     return F.convolution(y, o, b, base_axis)
 
 
-def _whole(op: str, weights: Weights, init: Initializer | None, rng: RandomState | None) -> NDArray[Any]:
+def _weight_to_factorize(op: str, weights: Weights, init: Initializer | None, rng: RandomState | None) -> NDArray[Any]:
     """The initial weight to factorize."""
     given = weights.initializer(init, rng)
     found = np.asarray(

@@ -135,7 +135,7 @@ def layer_normalization(
     check_input(op, inp)
     batch = [index_of_axis(op, inp, axis) for axis in np.atleast_1d(batch_axis)]
     shape = [1 if axis in batch else size for axis, size in enumerate(inp.shape)]
-    beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
+    beta, gamma = _shift_and_scale(shape, _checked_initial(op, param_init), fix_parameters, no_scale, no_bias)
     return F.layer_normalization(inp, beta, gamma, batch_axis, eps, output_stat)
 
 
@@ -179,8 +179,8 @@ def instance_normalization(
         (8, 3, 16, 16)
     """
     op = "instance_normalization"
-    shape = _kept(op, inp, (channel_axis,))
-    beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
+    shape = _statistics_shape(op, inp, (channel_axis,))
+    beta, gamma = _shift_and_scale(shape, _checked_initial(op, param_init), fix_parameters, no_scale, no_bias)
     return F.instance_normalization(inp, beta, gamma, channel_axis, batch_axis, eps, output_stat)
 
 
@@ -226,9 +226,9 @@ def group_normalization(
         (8, 6, 16, 16)
     """
     op = "group_normalization"
-    shape = _kept(op, inp, (channel_axis,))
+    shape = _statistics_shape(op, inp, (channel_axis,))
     (num_groups,) = sizes(op, "num_groups", num_groups, single=True)
-    beta, gamma = _shift_and_scale(shape, _known(op, param_init), fix_parameters, no_scale, no_bias)
+    beta, gamma = _shift_and_scale(shape, _checked_initial(op, param_init), fix_parameters, no_scale, no_bias)
     return F.group_normalization(inp, beta, gamma, num_groups, channel_axis, batch_axis, eps, output_stat)
 
 
@@ -242,14 +242,14 @@ def statistics(
     no_bias: bool,
 ) -> tuple[Variable | None, Variable | None, Variable, Variable]:
     """The parameters of a batch normalization: shift, scale, running mean and running variance."""
-    shape = _kept(op, inp, axes)
-    init = _known(op, param_init, ("beta", "gamma", "mean", "var"))
+    shape = _statistics_shape(op, inp, axes)
+    init = _checked_initial(op, param_init, ("beta", "gamma", "mean", "var"))
     beta, gamma = _shift_and_scale(shape, init, fix_parameters, no_scale, no_bias)
     mean = _parameter("mean", shape, init, False, False)
     return beta, gamma, mean, _parameter("var", shape, init, False, False)
 
 
-def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
+def _statistics_shape(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
     """The input's shape with all axes except `axes` set to 1."""
     check_input(op, inp)
     if not isinstance(axes, Iterable):
@@ -258,7 +258,7 @@ def _kept(op: str, inp: Variable, axes: Sequence[int]) -> list[int]:
     return [size if axis in kept else 1 for axis, size in enumerate(inp.shape)]
 
 
-def _known(
+def _checked_initial(
     op: str, param_init: Mapping[str, Initializer] | None, names: tuple[str, ...] = ("beta", "gamma")
 ) -> Mapping[str, Initializer]:
     """The checked argument `param_init`. Raises RangeError for unknown names."""

@@ -156,13 +156,13 @@ class Layers:
         """Subjects without a layer yet: hashes of the function, of arrays that it reads, and of functions before it."""
 
     def add(self, f: Function, what: Subject) -> None:
-        """Set the layer of a subject in the next call of `settle`."""
+        """Set the layer of a subject in the next call of `assign`."""
         inputs = f.inputs
         arrays = [(hash(v.data), v.need_grad) for v in inputs if v.parent is None]
         self.waiting.append((what, hash(f), arrays, [hash(v.parent) for v in inputs if v.parent is not None]))
 
-    def settle(self) -> None:
-        """Set the layers of the subjects that wait."""
+    def assign(self) -> None:
+        """Set the layers of the added subjects."""
         if not self.waiting:
             return
         new = {key for _, _, arrays, _ in self.waiting for key, is_trained in arrays if is_trained}
@@ -205,7 +205,7 @@ class Recorder(threading.local):
             if end > since:
                 start = max(start, since)
             self.lane.spans.append(Span(phase, self.what(functions, site), start, end, peak))
-        self.layers.settle()
+        self.layers.assign()
         for whole, first in self.fused:
             whole.layer = first.layer
         self.fused.clear()

@@ -47,7 +47,7 @@ class Batches:
         raise NotImplementedError
 
 
-class OfArrays(Batches):
+class ArrayBatches(Batches):
     """Rows of arrays, in a random order that depends on the number of the epoch."""
 
     def __init__(self, arrays: tuple[Any, ...], batch_size: int, is_training: bool, shuffle: bool) -> None:
@@ -72,7 +72,7 @@ class OfArrays(Batches):
             yield tuple(each[rows] for each in self.arrays)
 
 
-class OfIterator(Batches):
+class IteratorBatches(Batches):
     """The whole batches of a data iterator, which goes on from epoch to epoch."""
 
     def __init__(self, iterator: DataIterator) -> None:
@@ -94,7 +94,7 @@ class OfIterator(Batches):
             yield batch
 
 
-class OfWholeEpochs(OfIterator):
+class WholeEpochBatches(IteratorBatches):
     """All examples of a data iterator, each once in an epoch. The last batch is cut to the examples that are left."""
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class OfWholeEpochs(OfIterator):
             left -= self.iterator.batch_size
 
 
-class OfCollection(Batches):
+class CollectionBatches(Batches):
     """A collection that is iterated over in each epoch."""
 
     def __init__(self, collection: Any) -> None:
@@ -146,14 +146,14 @@ def batches(data: Any, batch_size: int, is_training: bool, shuffle: bool = True)
         CallError: If it is something else.
     """
     if isinstance(data, DataIterator):
-        return OfIterator(data) if is_training else OfWholeEpochs(data)
+        return IteratorBatches(data) if is_training else WholeEpochBatches(data)
     if isinstance(data, tuple) and data and all(hasattr(each, "shape") for each in data):
-        return OfArrays(data, batch_size, is_training, shuffle)
+        return ArrayBatches(data, batch_size, is_training, shuffle)
     if isinstance(data, tuple) and data and all(isinstance(each, list) and not _holds_arrays(each) for each in data):
         raise CallError("fit: expected a tuple of arrays, got a tuple of lists; numpy.asarray makes an array of each")
     is_other = isinstance(data, dict) or hasattr(data, "shape")
     if not is_other and hasattr(data, "__len__") and hasattr(data, "__iter__") and len(data):
-        return OfCollection(data)
+        return CollectionBatches(data)
     hint = "; inputs and targets are one tuple: (inputs, targets)" if hasattr(data, "shape") else ""
     if isinstance(data, dict):
         hint = "; tuple(data.values()) has its arrays"

@@ -254,7 +254,7 @@ class _Worker:
         """Build the first graph, which makes parameters, and read the checkpoint. Returns the first epoch."""
         iterator = self.data.iterator
         self.first = next(self.data.epoch(0))
-        if not _core.auto_forward_mode() or not self._found():
+        if not _core.auto_forward_mode() or not self._all_parameters():
             self.graphs.of(self.first, True)
         run, settings = self.run, self.settings
         run.parameters = self._parameters()
@@ -407,7 +407,7 @@ class _Worker:
 
     # --- Parameters and checkpoints
 
-    def _found(self) -> dict[str, Variable]:
+    def _all_parameters(self) -> dict[str, Variable]:
         """All parameters by name: of the setting `parameters`, of the model, or of the current parameter scope."""
         model, source = self.graphs.model, self.settings.parameters
         if source is None and hasattr(model, "get_parameters"):
@@ -417,7 +417,7 @@ class _Worker:
 
     def _parameters(self) -> dict[str, Variable]:
         """Returns the parameters of the model by path. Raises ParameterError if none requires a gradient."""
-        named = self._found()
+        named = self._all_parameters()
         if not any(v.need_grad for v in named.values()):
             got = "only frozen ones" if named else "none; `parameters=` says where they are"
             raise ParameterError(f"fit: expected a model with parameters to train, got {got}")

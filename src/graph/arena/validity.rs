@@ -74,6 +74,7 @@ impl Validity {
 }
 
 impl Drop for Validity {
+    /// Marks the plan as outdated, so that tensors drop their references to it.
     fn drop(&mut self) {
         self.mark.add(OUTDATED);
     }

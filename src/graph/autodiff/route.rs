@@ -192,8 +192,8 @@ impl GradientRoute {
         a.need_grad(v) && (goes_on || self.ends_at(a, v, pruned)) && !a.op(f).kind(i).is_whole()
     }
 
-    /// Stores the rank of each function in its scratch number. The lowest bit says whether gradients flow through it
-    /// to a requested gradient.
+    /// Marks the functions on a path from the outputs to a requested gradient, in the lowest bit of their scratch
+    /// numbers. The other bits keep the rank of the function. `above` is sorted with inputs first.
     fn find_way(&self, a: &mut Arena, above: &[Ix], pruned: bool) {
         for f in above {
             a.set_scratch(*f, a.scratch(*f) << 1);

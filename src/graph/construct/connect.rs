@@ -20,7 +20,7 @@ use crate::{Error, Result};
 
 /// Connects the operation with the Python name `name` to its inputs.
 ///
-/// `arguments` follow the declaration, in order. All of them are required.
+/// `arguments` follow the declaration, in order. Those left out at the end take their defaults.
 ///
 /// # Errors
 /// [`Error::Key`] if there is no such operation. Otherwise as [`connect`].

@@ -26,7 +26,8 @@ impl GivenInputs {
         if self.present == u64::MAX { i } else { self.declared_among_missing(i) }
     }
 
-    /// [`GivenInputs::declared`] if some inputs are missing.
+    /// The declared number of the `i`-th given input if some optional inputs were not given. `i` itself if fewer than
+    /// `i + 1` were given.
     fn declared_among_missing(&self, i: usize) -> usize {
         let mut left = i;
         for at in 0..self.spec.inputs.len() {

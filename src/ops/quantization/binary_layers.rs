@@ -460,6 +460,8 @@ impl<C: BinaryLayer> Compute for BinarizedLayer<C> {
         self.0.plain().forward(&mut run.on(&inputs))
     }
 
+    /// The gradients of the plain layer at the binarized weights, straight through to the real ones. The inputs that
+    /// store binarized weights and scales get zeros.
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let shape = run.x_shape(1);
         let mut weight = if run.wants(0) { self.weight(run.x(1), shape) } else { Zeros::new(0) };

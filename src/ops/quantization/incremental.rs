@@ -264,7 +264,8 @@ impl WeightSchedule<'_> {
     }
 }
 
-/// Returns its first input. The second input makes it run after the function that computes that input.
+/// Copies its first input. It ignores the values of the second input, which makes it run after the function that
+/// computes that input.
 #[derive(Clone)]
 struct OrderedAfter;
 
@@ -371,6 +372,8 @@ impl<C: IncrementalLayer> Compute for Incremental<C> {
         self.0.plain().forward(&mut run.on(&inputs))
     }
 
+    /// The gradients of the plain layer at the quantized weights, straight through to the real ones. The indicators of
+    /// fixed weights get zeros.
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let shape = run.x_shape(1);
         if let Some(gx) = run.gx(2) {

@@ -197,6 +197,7 @@ impl Compute for QuantizeLinear {
         Ok(())
     }
 
+    /// Straight-through: `gx = gy / scale`, also where the output saturates. Scale and zero point get zeros.
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, scale) = ((run.gy(0), run.x_shape(0)), (1, run.x_shape(1)));
         if let Some(Grad { data, accumulate }) = run.gx(0) {
@@ -241,6 +242,7 @@ impl Compute for DequantizeLinear {
         Ok(())
     }
 
+    /// `gx = gy * scale`. Scale and zero point get zeros.
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = (run.gy(0), run.x_shape(0));
         if let Some(Grad { data, accumulate }) = run.gx(0) {

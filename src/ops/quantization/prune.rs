@@ -70,6 +70,7 @@ impl Compute for Prune {
         Ok(())
     }
 
+    /// Straight-through: pruned elements get the gradient of the output, too.
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0) {

@@ -316,6 +316,15 @@ def layer_rows():
                 )
 
 
+SCALE_SHAPES = (
+    ((4, 3, 5), (1, 3, 1)),
+    ((4, 3), (1, 3)),
+    ((2, 3), (2, 3)),
+    ((), ()),
+    ((1,), (1,)),
+    ((0, 3), (1, 1)),
+)
+"""Shapes of an array, and of its scales and zero points."""
 ROWS: list[Row] = [
     *unary("binary_sigmoid", lambda x: np.where(x > 0, 1.0, 0.0), away=(-1.0, 0.0, 1.0), gradient=clipped(0.5)),
     *unary("binary_tanh", lambda x: np.where(x > 0, 1.0, -1.0), away=(-1.0, 0.0, 1.0), gradient=clipped(1.0)),
@@ -368,14 +377,7 @@ ROWS: list[Row] = [
             by=(0,),
             gradient=lambda gy, x, scale, zero: (gy / scale,),
         )
-        for s, of in (
-            ((4, 3, 5), (1, 3, 1)),
-            ((4, 3), (1, 3)),
-            ((2, 3), (2, 3)),
-            ((), ()),
-            ((1,), (1,)),
-            ((0, 3), (1, 1)),
-        )
+        for s, of in SCALE_SHAPES
         for args in ({}, {"round_mode": "HALF_TO_EVEN", "narrow_range": True}, {"dtype": 2})
     ),
     *(
@@ -386,14 +388,7 @@ ROWS: list[Row] = [
             by=(0,),
             tolerance=4e-6,
         )
-        for s, of in (
-            ((4, 3, 5), (1, 3, 1)),
-            ((4, 3), (1, 3)),
-            ((2, 3), (2, 3)),
-            ((), ()),
-            ((1,), (1,)),
-            ((0, 3), (1, 1)),
-        )
+        for s, of in SCALE_SHAPES
     ),
     *min_max_rows(),
     *layer_rows(),

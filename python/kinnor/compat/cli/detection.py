@@ -107,7 +107,9 @@ def create(
                 write_image(name, fitted(pixels, shape, mode))
             except ImageError as error:
                 raise DataError(f"expected an image, got {path}: {error}") from error
-            found.append((name, _seen(read_boxes(path.with_suffix(".txt"), n_classes), pixels.shape, shape, mode)))
+            found.append(
+                (name, _visible_boxes(read_boxes(path.with_suffix(".txt"), n_classes), pixels.shape, shape, mode))
+            )
             bar.to(number + 1)
     anchors = anchors_of(np.concatenate([boxes[:, 3:] for _, boxes in found]), n_anchors)
     rows = []
@@ -155,7 +157,7 @@ def read_boxes(path: Path, n_classes: int | None = None) -> NDArray[np.float64]:
     return boxes
 
 
-def _seen(boxes: NDArray[np.float64], size: tuple[int, ...], shape: tuple[int, int, int], mode: str) -> Any:
+def _visible_boxes(boxes: NDArray[np.float64], size: tuple[int, ...], shape: tuple[int, int, int], mode: str) -> Any:
     """Boxes relative to the cropped or padded image, clipped to it."""
     h, w = size[:2]
     part = frame(h, w, *shape[1:], mode)

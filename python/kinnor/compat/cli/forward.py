@@ -149,7 +149,9 @@ def forward(
         given = [row for row in csv.reader(file) if row]
     if replace_path:
         folder = Path(dataset).resolve().parent
-        given[1:] = [[_whole(folder, *column) for column in zip(given[0], row, strict=False)] for row in given[1:]]
+        given[1:] = [
+            [_absolute_path(folder, *column) for column in zip(given[0], row, strict=False)] for row in given[1:]
+        ]
     header = [title for name, x in zip(names, rows[0], strict=True) for title in _titles(name, x.size)] if rows else []
     with replacing(target / outfile) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -159,7 +161,7 @@ def forward(
     return target / outfile
 
 
-def _whole(folder: Path, title: str, value: str) -> str:
+def _absolute_path(folder: Path, title: str, value: str) -> str:
     """A value of the data set; the absolute path if it is the name of a file."""
     return value if title.startswith("#") or _is_number(value) else str(folder / value)
 

@@ -37,7 +37,7 @@ def add(name: str, parser: argparse.ArgumentParser) -> Callable[[Any], object]:
     without_effect(parser, "there is one form of the list", "-t", "--target")
     without_effect(parser, "functions of repeated parts are counted as often as they run", "--nnp-no-expand-network")
     without_effect(parser, "levels are those of NNB files", "--api", takes="API")
-    return lambda args: _put(listed(args.files, args.exclude, args.query, args.all_support), args.output)
+    return lambda args: _write_lines(listed(args.files, args.exclude, args.query, args.all_support), args.output)
 
 
 def listed(files: list[str], exclude: list[str], query: str | None = None, all_support: str | None = None) -> list[str]:
@@ -82,7 +82,7 @@ def listed(files: list[str], exclude: list[str], query: str | None = None, all_s
     return lines
 
 
-def _put(lines: list[str], output: str | None) -> None:
+def _write_lines(lines: list[str], output: str | None) -> None:
     """Write lines to a file, or print them if `output` is None."""
     text = "\n".join(lines)
     if output is None:

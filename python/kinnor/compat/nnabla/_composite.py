@@ -21,7 +21,7 @@ __all__ = ["Composite", "Einsum"]
 class Composite(PythonFunction):
     """A function that runs an inner graph of other functions.
 
-    A subclass defines `name`, `compose` and `min_outputs`.
+    A subclass defines `compose` and `min_outputs`.
     """
 
     def __init__(self, ctx: Any = None) -> None:
@@ -121,11 +121,6 @@ class Einsum(Composite):
     def __init__(self, ctx: Any, equation: str) -> None:
         super().__init__(ctx)
         self.args = {"equation": equation}
-
-    @property
-    def name(self) -> str:
-        """The name of the operation."""
-        return "Einsum"
 
     def min_outputs(self) -> int:
         """The number of outputs: one."""

@@ -48,11 +48,6 @@ class DropoutFactors(PythonFunction):
         super().__init__()
         self.dropout, self.shape = dropout, shape
 
-    @property
-    def name(self) -> str:
-        """The name of the operation."""
-        return "DropoutFactors"
-
     def min_outputs(self) -> int:
         """The number of outputs: one."""
         return 1

@@ -137,11 +137,6 @@ class FusedBatchNormalizationBackward(Composite):
         }
         self.nonlinearity, self.is_add = nonlinearity, False
 
-    @property
-    def name(self) -> str:
-        """The name of the operation, which is the name of the class."""
-        return type(self).__name__
-
     def min_outputs(self) -> int:
         """The number of outputs: one for each input of the normalization that has a gradient."""
         return 4 if self.is_add else 3

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["Function", "PythonFunction"]
 
 
-class Made:
-    """A function with its arguments.
+class BoundFunction:
+    """A function of one type with its arguments, to be called on inputs.
 
     Args:
         ctx: Without effect: a call uses the current context.
@@ -128,6 +128,8 @@ def __getattr__(name: str) -> Any:
     if name not in _FUNCTIONS:
         raise AttributeError(absence(f"nnabla.function.{name}", [*__all__, *_FUNCTIONS]))
     function, names = _FUNCTIONS[name]
-    made = type(name, (Made,), {"name": name, "made_by": function, "names": names, "__doc__": Made.__doc__})
+    made = type(
+        name, (BoundFunction,), {"name": name, "made_by": function, "names": names, "__doc__": BoundFunction.__doc__}
+    )
     globals()[name] = made
     return made

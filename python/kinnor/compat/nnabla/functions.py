@@ -98,6 +98,7 @@ class Functions(ModuleType):
     """The class of this module: a function that a program replaces here is replaced in parametric functions, too."""
 
     def __setattr__(self, name: str, value: Any) -> None:
+        """Replaces a function here and in `kinnor.functions`. Assigning the original restores both."""
         super().__setattr__(name, value)
         if name in _replaced:
             here, there = _replaced[name]

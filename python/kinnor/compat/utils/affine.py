@@ -74,7 +74,7 @@ def with_affine_layers(network: ProtoNetwork) -> ProtoNetwork:
             copy.type, copy.args = "Affine", {"base_axis": len(network.variable(f.inputs[0]).shape) - 1}
             copy.inputs = [f.inputs[0], layer.weight, *([layer.bias] if layer.bias else [])]
         functions.append(copy)
-    return _made(network, functions)
+    return _pruned_network(network, functions)
 
 
 def _layer(network: ProtoNetwork, f: ProtoFunction) -> Layer | None:
@@ -121,7 +121,7 @@ def _only_reader(network: ProtoNetwork, f: ProtoFunction) -> ProtoFunction | Non
     return network.functions[readers[0]] if len(readers) == 1 else None
 
 
-def _made(network: ProtoNetwork, functions: Iterable[ProtoFunction]) -> ProtoNetwork:
+def _pruned_network(network: ProtoNetwork, functions: Iterable[ProtoFunction]) -> ProtoNetwork:
     """A network of the functions that the outputs need, and of their variables."""
     wanted, kept = set(network.outputs), []
     for f in reversed([*functions]):

@@ -262,7 +262,7 @@ def base_load(
         OSError: If a file cannot be read.
     """
     if _core.is_nnabla():
-        filenames = _known(filenames)
+        filenames = _with_known_extension(filenames)
     content = network_file.read(filenames, extension, parameters=not exclude_parameter, networks=not parameter_only)
     info = Info()
     info.proto, info.states = content.proto, content.states
@@ -285,7 +285,7 @@ def base_load(
     return info
 
 
-def _known(filenames: PathOrFile | Sequence[PathOrFile]) -> list[PathOrFile]:
+def _with_known_extension(filenames: PathOrFile | Sequence[PathOrFile]) -> list[PathOrFile]:
     """The files with a known extension or without one. Others are skipped with a warning, as in NNabla."""
     each: Any = filenames if isinstance(filenames, (list, tuple)) else [filenames]
     found = []

@@ -289,7 +289,7 @@ class Repeated(WithoutGradient):
             if not t:
                 for (x, axis, back), y in zip(self._stacked, stacks, strict=True):
                     y.data.cast(x.d.dtype)
-                    places.append(_from(y.d, axis, back))
+                    places.append(_steps_first(y.d, axis, back))
             for place, (x, _, _) in zip(places, self._stacked, strict=True):
                 place[t] = x.d
             if len(states) == 1:
@@ -303,7 +303,7 @@ class Repeated(WithoutGradient):
             end.d = array
 
 
-def _from(array: NDArray[Any], axis: int, back: bool) -> NDArray[Any]:
+def _steps_first(array: NDArray[Any], axis: int, back: bool) -> NDArray[Any]:
     """Returns a view with an axis in front, and reversed if the steps go back."""
     moved = np.moveaxis(array, axis, 0)
     return moved[::-1] if back else moved

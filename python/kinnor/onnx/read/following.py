@@ -163,7 +163,7 @@ class Following:
             if value.known:
                 value.has_lengths = True
                 continue
-            y = _own(value.variable, taken)
+            y = _unshared_output(value.variable, taken)
             apart = Variable(y.shape, need_grad=False)  # an unlinked one would keep the memory from being cleared
             self._apart.append((apart, y))
             values[name] = Value(apart, value.dtype, sources=value.sources)
@@ -307,7 +307,7 @@ class Following:
                     if self._has_changed(step, changed, since):
                         trace.is_same, trace.is_in_place = None, step.is_computed and folding is not None
                         trace.is_in_place &= not any(values[name]._variable in ends for _, name in step.outputs)
-                        self._again(step, builder, changed)
+                        self._rebuild(step, builder, changed)
                         step.is_same = trace.is_same
                         self._fold(step, folding, ends)
         except (Error, NeedsValuesError):
@@ -342,7 +342,7 @@ class Following:
             return False
         return step.is_same is None or not step.is_same([values[name] if name else None for name in step.inputs])
 
-    def _again(self, step: _Step, builder: Builder, changed: set[str]) -> None:
+    def _rebuild(self, step: _Step, builder: Builder, changed: set[str]) -> None:
         """Builds a node again, and puts its outputs in the places of the old ones.
 
         Args:
@@ -373,7 +373,7 @@ class Following:
                     changed.add(name)
             else:
                 taken = taken or _variables(values, [*step.read, *step.others])
-                _replace(old.variable, _own(value.variable, taken))
+                _replace(old.variable, _unshared_output(value.variable, taken))
 
 
 def _constant(value: Value, old: Value) -> Value:
@@ -399,7 +399,7 @@ def _variables(values: Mapping[str, Any], names: Sequence[str]) -> set[Variable]
     return {x for name in names if (value := values[name]) is not None and (x := value._variable) is not None}
 
 
-def _own(y: Variable, taken: set[Variable]) -> Variable:
+def _unshared_output(y: Variable, taken: set[Variable]) -> Variable:
     """Returns an output that nothing else is or reads, and notes it as taken."""
     y = F.identity(y) if y.parent is None or y in taken or y.function_references else y
     taken.add(y)

@@ -191,7 +191,7 @@ def refuse_many(n_nodes: int) -> None:
         raise OnnxError(f"onnx.load: expected {MOST_NODES} nodes at most, got {n_nodes} or more")
 
 
-def _apart(content: Any, fields: Iterable[_Field], number: int) -> tuple[list[_Field], bytes]:
+def _extract_fields(content: Any, fields: Iterable[_Field], number: int) -> tuple[list[_Field], bytes]:
     """The fields of a message that have this number, and the message without them."""
     found, kept = [], [(0, 0)]  # the second are starts and ends
     for field in fields:
@@ -250,12 +250,12 @@ def _counted(fields: Iterable[_Field]) -> Iterator[_Field]:
 
 def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
     """Parses a model without the data of its large tensors. Returns it with the file that holds them."""
-    graphs, rest = _apart(content, _fields(content, 0, len(content)), _GRAPH)
+    graphs, rest = _extract_fields(content, _fields(content, 0, len(content)), _GRAPH)
     model = onnx.ModelProto.FromString(rest)
     places = {}
     for graph in graphs:
         fields = _counted(_fields(content, graph.start, graph.end))
-        initializers, rest = _apart(content, fields, _INITIALIZER)
+        initializers, rest = _extract_fields(content, fields, _INITIALIZER)
         model.graph.MergeFromString(rest)
         for field in initializers:
             tensor, place = _tensor(content, onnx, field)
@@ -268,7 +268,7 @@ def _parsed(content: Any, onnx: Any, path: Path) -> tuple[Any, TensorFile]:
 def _tensor(content: Any, onnx: Any, field: _Field) -> tuple[Any, tuple[int, int] | None]:
     """A `TensorProto`, and the start and end of its bytes if they stay in the file."""
     if field.end - field.start > _LARGE:
-        raw, rest = _apart(content, _fields(content, field.start, field.end), _RAW)
+        raw, rest = _extract_fields(content, _fields(content, field.start, field.end), _RAW)
         tensor = onnx.TensorProto.FromString(rest)
         if len(raw) == 1 and tensor.data_type in PLAIN:
             return tensor, (raw[0].start, raw[0].end)

@@ -249,7 +249,7 @@ def _with_constant(graph: IntegerLayers, f: Function) -> tuple[Levels, Any, int]
     return None
 
 
-def _each(x: tuple[Levels, Levels], scale: Scale, function: Callable[..., Variable]) -> Levels:
+def _elementwise(x: tuple[Levels, Levels], scale: Scale, function: Callable[..., Variable]) -> Levels:
     """Applies an elementwise function of two arrays of levels, with channels last if one of them has this order."""
     a, b = x
     if a.is_last or b.is_last:
@@ -263,7 +263,7 @@ def _add(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
         a, b = (levels.scale for levels in pair)
         step = target.scale.step
         how: dict[str, Any] = {"a_scale": a.step / step, "b_scale": b.step / step, "a_zero": a.zero, "b_zero": b.zero}
-        return _each(pair, target.scale, partial(F.quantized_add2, **how, **target.arguments))
+        return _elementwise(pair, target.scale, partial(F.quantized_add2, **how, **target.arguments))
     found = _with_constant(graph, f)
     if found is None:
         return None
@@ -277,7 +277,7 @@ def _multiply(graph: IntegerLayers, f: Function, target: Target) -> Levels | Non
     if pair is not None and pair[0] is not pair[1]:
         a, b = (levels.scale for levels in pair)
         how: dict[str, Any] = {"scale": a.step * b.step / target.scale.step, "a_zero": a.zero, "b_zero": b.zero}
-        return _each(pair, target.scale, partial(F.quantized_mul2, **how, **target.arguments))
+        return _elementwise(pair, target.scale, partial(F.quantized_mul2, **how, **target.arguments))
     found = _with_constant(graph, f)
     if found is None:
         return None

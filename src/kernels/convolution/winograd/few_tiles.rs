@@ -25,7 +25,8 @@ impl<T: Float> Winograd<'_, T> {
         has_few_tiles(tiles, self.targets.channels, panels)
     }
 
-    /// Computes the convolution.
+    /// Computes the convolution in two parallel loops. The first transforms all tiles. Each task of the second
+    /// multiplies them by one panel of output channels.
     ///
     /// # Safety
     /// The arrays must be valid, and nothing else may use the target meanwhile.

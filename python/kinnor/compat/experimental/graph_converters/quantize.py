@@ -103,8 +103,8 @@ class QuantizeNonQNNToRecordingModifier(_Quantization):
         if is_a(f, "Sink", "BatchNormalization") or (chosen and not is_a(f, *chosen)):
             return False
         first, last = self._config.skip_inputs_layers, self._config.skip_outputs_layers
-        skipped = (is_a(f, *first) and not _leads_to(f, first, _before)) or (
-            is_a(f, *last) and not _leads_to(f, last, _after)
+        skipped = (is_a(f, *first) and not _leads_to(f, first, _producers)) or (
+            is_a(f, *last) and not _leads_to(f, last, _consumers)
         )
         return not skipped
 
@@ -283,12 +283,12 @@ def _unquantized(x: Variable) -> Variable:
     return _parent_of(_parent_of(x).inputs[0]).inputs[0] if is_a(x.parent, "DequantizeLinear") else x
 
 
-def _before(f: Function) -> list[Function]:
+def _producers(f: Function) -> list[Function]:
     """The functions that compute the inputs of a function."""
     return [x.parent for x in f.inputs if x.parent is not None]
 
 
-def _after(f: Function) -> list[Function]:
+def _consumers(f: Function) -> list[Function]:
     """The functions that read the first output of a function."""
     return list(f.outputs[0].function_references)
 

@@ -76,7 +76,7 @@ class DeepLabV3plus(SemanticSegmentation):
             for place in range(2):
                 with parameter_scope(f"decoder_conv{place}"):
                     h = _separable(h, 256, training, eps=FINE, inner=True)
-            stages.note("lastconv", _before(h))
+            stages.note("lastconv", _before_activation(h))
             stages.note("lastconv+relu", h)
             with parameter_scope("logits/affine"):
                 h = PF.convolution(h, CLASSES, (1, 1), fix_parameters=not training)
@@ -139,7 +139,7 @@ def _unit(
             step = stride if place == 2 else 1
             h = _separable(h, n, training, step, rate, inner=last, outer=place < 2)
         if place == 1:
-            second = _before(h)
+            second = _before_activation(h)
     return h, second
 
 
@@ -174,7 +174,7 @@ def _shortcut(x: Variable, maps: int, training: bool, stride: int) -> Variable:
         return _normalized(x, maps, training, 1, stride, COARSE)
 
 
-def _before(y: Variable) -> Variable:
+def _before_activation(y: Variable) -> Variable:
     """The input of the activation that computes `y`, or `y` itself if it is a leaf."""
     f = y.parent
     return y if f is None else f.inputs[0]

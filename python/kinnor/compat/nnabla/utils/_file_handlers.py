@@ -137,7 +137,7 @@ def load_files(
     """
     with parameters.parameter_scope("", getattr(ctx, "parameter_scope", None)):
         for name, kind in _named(filenames, extension):
-            loader = _found(file_loaders, kind)
+            loader = _handler_of(file_loaders, kind)
             if loader is None:
                 logger.warning(f"{name} is omitted.")
             else:
@@ -150,7 +150,7 @@ def _named(filenames: Any, extension: str | None) -> list[tuple[Any, str]]:
     return [(f, Path(f).suffix if isinstance(f, (str, os.PathLike)) else extension or "") for f in each]
 
 
-def _found(handlers: Mapping[str, Any], extension: str) -> Any:
+def _handler_of(handlers: Mapping[str, Any], extension: str) -> Any:
     """The handler whose key lists an extension, or None."""
     return next((held for known, held in handlers.items() if extension in known.replace(" ", "").split(",")), None)
 
@@ -295,7 +295,7 @@ def save_files(
     """
     saved = []
     for name, kind in _named(filenames, extension):
-        saver = _found(file_savers, kind)
+        saver = _handler_of(file_savers, kind)
         if saver is not None:
             saver(ctx, name, kind)
         saved.append(saver is not None)

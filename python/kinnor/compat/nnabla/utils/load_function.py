@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kinnor.compat.nnabla.function import Made
+from kinnor.compat.nnabla.function import BoundFunction
 from kinnor.nnp import messages
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
-class Loaded(Made):
+class Loaded(BoundFunction):
     """A function with the arguments of a `Function` message.
 
     Args:

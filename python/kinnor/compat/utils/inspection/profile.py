@@ -215,13 +215,13 @@ class TimeProfiler(FunctionHookCallbackBase):
 
     def __call__(self) -> None:
         """Print mean times. The first iteration is left out if there are others."""
-        for name, times in self.average(self._first(True)).items():
+        for name, times in self.average(self._first_iteration(True)).items():
             print(f"### {name} ###")
             for key, seconds in times.items():
                 print(f"{_label(key)}: {1e3 * seconds} [ms]")
             print()
 
-    def _first(self, ignore_init: bool) -> int:
+    def _first_iteration(self, ignore_init: bool) -> int:
         """Index of the first iteration to include."""
         n = max((len(times) for p in self.profilers.values() for times in p.key_to_elapsed.values()), default=0)
         return int(ignore_init and n > 1)
@@ -236,7 +236,7 @@ class TimeProfiler(FunctionHookCallbackBase):
         Raises:
             OSError: If a file cannot be written.
         """
-        first = self._first(ignore_init)
+        first = self._first_iteration(ignore_init)
         means = self.average(first)
         counts = {n: {k: len(t) - first for k, t in p.key_to_elapsed.items()} for n, p in self.profilers.items()}
         folder = Path(out_dir)

@@ -71,7 +71,7 @@ class NanInfTracer(FunctionHookCallbackBase):
             f: The function.
         """
         for i, output in enumerate(f.outputs):
-            self._look("forward", f, f"output {i}", output.data)
+            self._check("forward", f, f"output {i}", output.data)
 
     def backward_post_hook(self, f: Function) -> None:
         """The hook for a backward run: checks the gradients of a function's inputs.
@@ -81,9 +81,9 @@ class NanInfTracer(FunctionHookCallbackBase):
         """
         for i, x in enumerate(f.inputs):
             if x.need_grad:
-                self._look("backward", f, f"the gradient of input {i}", x.grad)
+                self._check("backward", f, f"the gradient of input {i}", x.grad)
 
-    def _look(self, run: str, f: Function, which: str, array: Any) -> None:
+    def _check(self, run: str, f: Function, which: str, array: Any) -> None:
         """Check an array, and store the error if it contains NaN or infinity."""
         values = array.data
         if values.dtype.kind != "f" and values.dtype.name != "bfloat16":

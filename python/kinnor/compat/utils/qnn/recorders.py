@@ -42,11 +42,6 @@ class _Recorder(PythonFunction):
         super().__init__(ctx)
         self.training = training
 
-    @property
-    def name(self) -> str:
-        """The name of the class."""
-        return type(self).__name__
-
     def min_outputs(self) -> int:
         """The number of outputs: one."""
         return 1

@@ -44,7 +44,7 @@ def _n_rows(node: Node) -> int:
 
 
 def _computed(node: Node, compute: Callable[..., Any], shape: Sequence[int], dtype: Any = np.float32) -> Value:
-    """Returns the only output of a function of arrays."""
+    """Returns the output of a function that computes one array from the arrays of the inputs, in each run."""
     given = [value for value in node.inputs if value is not None]
     return computed_by_arrays(node.operator, lambda *x: [compute(*x)], given, [shape], [dtype])[0]
 
@@ -153,14 +153,14 @@ def _category(node: Node) -> Value:
 def _mapped(node: Node, keys: Sequence[Any], values: Sequence[Any], default: Any, dtype: Any) -> Value:
     """Returns values for keys, element by element."""
     x = node.value(0)
-    places = _found(node, list(keys))
+    places = _places_among(node, list(keys))
     if dtype.kind == "O":
         return Words(places, [*values, default])
     table = np.asarray([*values, default], dtype)
     return computed_by_arrays(node.operator, lambda at: [table[at.astype(np.int64)]], [places], [x.shape], [dtype])[0]
 
 
-def _found(node: Node, keys: list[Any]) -> Value:
+def _places_among(node: Node, keys: list[Any]) -> Value:
     """Returns the places of elements among keys; the number of keys for others."""
     x = node.value(0)
     if isinstance(x, Words):
@@ -192,7 +192,7 @@ def _one_hot(node: Node) -> Value:
     """Builds `OneHotEncoder`."""
     keys = node.get("cats_strings") or node.get("cats_int64s")
     shape = (*node.value(0).shape, len(keys))
-    places, zeros = _found(node, list(keys)), node.get("zeros", 1)
+    places, zeros = _places_among(node, list(keys)), node.get("zeros", 1)
     eye = np.eye(len(keys) + 1, len(keys), dtype=np.float32)
 
     def compute(at: NDArray[Any]) -> list[NDArray[Any]]:

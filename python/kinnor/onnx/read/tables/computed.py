@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTED"]
 
 
-def _of(function: Callable[..., Any]) -> Row:
+def _numpy_row(function: Callable[..., Any]) -> Row:
     """A row for a NumPy function of all inputs."""
     return Row(lambda node: function(*(node.static(i) for i in range(len(node.inputs)))))
 
@@ -124,10 +124,10 @@ def _tensor_scatter(node: Node) -> NDArray[Any]:
 COMPUTED: dict[tuple[str, str], Row] = {
     ("", "BitCast"): Row(_bit_cast),
     ("", "BitShift"): Row(_bit_shift),
-    ("", "BitwiseAnd"): _of(np.bitwise_and),
-    ("", "BitwiseNot"): _of(np.invert),
-    ("", "BitwiseOr"): _of(np.bitwise_or),
-    ("", "BitwiseXor"): _of(np.bitwise_xor),
+    ("", "BitwiseAnd"): _numpy_row(np.bitwise_and),
+    ("", "BitwiseNot"): _numpy_row(np.invert),
+    ("", "BitwiseOr"): _numpy_row(np.bitwise_or),
+    ("", "BitwiseXor"): _numpy_row(np.bitwise_xor),
     ("", "Col2Im"): Row(_col2im),
     ("", "Compress"): Row(_compress),
     ("", "MaxUnpool"): Row(_max_unpool),

@@ -34,7 +34,7 @@ _FEWEST = 3
 """Loops of fewer steps are unrolled."""
 
 
-def _at(value: Value, axis: int, k: int) -> Value:
+def _element(value: Value, axis: int, k: int) -> Value:
     """Element `k` of an axis, without the axis."""
     if value.known:
         return Value(np.take(value.static(), k, axis))
@@ -231,7 +231,7 @@ def _scan(node: Node) -> list[Value]:
         for t in range(length):
             begin(t)
             parts = [
-                _at(value, axis, length - 1 - t if reverse else t)
+                _element(value, axis, length - 1 - t if reverse else t)
                 for value, axis, reverse in zip(scanned, axes, back, strict=True)
             ]
             made = _run(node, [*states, *parts])

@@ -184,9 +184,9 @@ def _by_length(node: Node, build: Callable[[Node], list[Variable]], length: int)
     for steps in np.unique(lengths).tolist():
         chosen = np.flatnonzero(lengths == steps)
         rows.append(chosen)
-        x = F.slice(_taken(node.x(0), chosen, batch_axis), *_first(node.x(0), steps, time_axis, len(chosen)))
+        x = F.slice(_places_of_axis(node.x(0), chosen, batch_axis), *_first(node.x(0), steps, time_axis, len(chosen)))
         given = [Value(x), *node.inputs[1:4], None]
-        given += [Value(_taken(node.x(i), chosen, state_axis)) if node.has(i) else None for i in (5, 6)]
+        given += [Value(_places_of_axis(node.x(i), chosen, state_axis)) if node.has(i) else None for i in (5, 6)]
         made = build(Node(node.proto, node.domain, node.attributes, [*given, *node.inputs[7:]], node.version))
         axis = 1 if node.get("layout", 0) else 0
         widths = [0] * (2 * made[0].ndim)
@@ -196,11 +196,11 @@ def _by_length(node: Node, build: Callable[[Node], list[Variable]], length: int)
     outputs = []
     for k, pieces in enumerate(zip(*parts, strict=True)):
         axis = 0 if node.get("layout", 0) else 2 if k == 0 else 1
-        outputs.append(_taken(F.concatenate(*pieces, axis=axis), order, axis))
+        outputs.append(_places_of_axis(F.concatenate(*pieces, axis=axis), order, axis))
     return outputs
 
 
-def _taken(x: Variable, places: NDArray[Any], axis: int) -> Variable:
+def _places_of_axis(x: Variable, places: NDArray[Any], axis: int) -> Variable:
     """Returns places of an axis."""
     return F.gather(x, Variable.from_numpy_array(places.astype(np.int64)), axis=axis)
 

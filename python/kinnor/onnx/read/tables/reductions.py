@@ -134,7 +134,7 @@ def _log_sum_exp(node: Node) -> Variable:
     return F.reshape(y, [n for k, n in enumerate(x.shape) if k not in axes], inplace=False)
 
 
-def _place(function: Any) -> Row:
+def _index_of_extreme(function: Any) -> Row:
     """A row for the index of the maximum or minimum."""
 
     def build(node: Node) -> Any:
@@ -183,8 +183,8 @@ def _cumulative(function: Callable[..., Variable]) -> Row:
 
 
 REDUCTIONS: dict[tuple[str, str], Row] = {
-    ("", "ArgMax"): _place(F.max),
-    ("", "ArgMin"): _place(F.min),
+    ("", "ArgMax"): _index_of_extreme(F.max),
+    ("", "ArgMin"): _index_of_extreme(F.min),
     ("", "CumProd"): _cumulative(F.cumprod),
     ("", "CumSum"): _cumulative(F.cumsum),
     ("", "ReduceL1"): _reduction(_sum, F.abs),

@@ -30,7 +30,7 @@ def _items(node: Node) -> Items:
     return found
 
 
-def _place(node: Node, i: int, n: int, beyond: int = 0) -> int:
+def _index_input(node: Node, i: int, n: int, beyond: int = 0) -> int:
     """Input `i` as an index from 0 to `n - 1 + beyond`. Negative inputs count from the end."""
     at = int(node.static(i).item())
     if not -n <= at < n + beyond:
@@ -50,17 +50,17 @@ def _empty(node: Node) -> Items:
     return Items([], dtype_of(node.get("dtype", _FLOAT)))
 
 
-def _at(node: Node) -> Value:
+def _sequence_at(node: Node) -> Value:
     """Builds `SequenceAt`."""
     items = _items(node).items
-    return items[_place(node, 1, len(items))]
+    return items[_index_input(node, 1, len(items))]
 
 
 def _insert(node: Node) -> Items:
     """Builds `SequenceInsert`."""
     held = _items(node)
     items = list(held.items)
-    items.insert(_place(node, 2, len(items), beyond=1) if node.has(2) else len(items), node.value(1))
+    items.insert(_index_input(node, 2, len(items), beyond=1) if node.has(2) else len(items), node.value(1))
     return Items(items)
 
 
@@ -70,7 +70,7 @@ def _erase(node: Node) -> Items:
     items = list(held.items)
     if not items:
         raise OnnxError("SequenceErase: expected a sequence of one tensor at least, got an empty one")
-    del items[_place(node, 1, len(items)) if node.has(1) else -1]
+    del items[_index_input(node, 1, len(items)) if node.has(1) else -1]
     return Items(items, held.dtype)
 
 
@@ -144,7 +144,7 @@ SEQUENCES: dict[tuple[str, str], Row] = {
     ("", "Optional"): Row(_optional),
     ("", "OptionalGetElement"): Row(_element),
     ("", "OptionalHasElement"): Row(_has_element),
-    ("", "SequenceAt"): Row(_at),
+    ("", "SequenceAt"): Row(_sequence_at),
     ("", "SequenceConstruct"): Row(_construct),
     ("", "SequenceEmpty"): Row(_empty),
     ("", "SequenceErase"): Row(_erase),

@@ -266,7 +266,7 @@ def _gather_nd(node: Node) -> Variable:
     return F.gather_nd(x, chosen)
 
 
-def _reduction(node: Node) -> None:
+def _check_reduction(node: Node) -> None:
     """Raises UnsupportedError for reductions other than none and add."""
     if node.get("reduction", "none") not in ("none", "add"):
         raise node.unsupported(f"expected the reduction none or add, got {node.get('reduction')}")
@@ -274,7 +274,7 @@ def _reduction(node: Node) -> None:
 
 def _scattered(node: Node, indices: Variable) -> Variable:
     """The first input with the third one stored at, or added to, indices (n, ...)."""
-    _reduction(node)
+    _check_reduction(node)
     x, updates = node.value(0), node.x(2)
     if node.get("reduction", "none") != "add":
         return F.scatter_nd(updates, indices, out=F.identity(x.variable))

@@ -50,37 +50,35 @@ def _convolution(c: Call) -> Tensor:
     g, last, n = c.graph, bool(c.args["channel_last"]), len(c.args["pad"])
     w = c.x(1)
     w = g.transpose(w, [0, n + 1, *range(1, n + 1)]) if last else w
-    is_transposed = c.kind == "Deconvolution"
-    more = c.args.get("output_padding")
-
-    def write(x: Tensor) -> Tensor:
-        """Writes the convolution of an input."""
-        return g.op(
-            "ConvTranspose" if is_transposed else "Conv",
-            x,
-            w,
-            *([] if c.optional(2) is None else [c.x(2)]),
-            pads=list(c.args["pad"]) * 2,
-            strides=list(c.args["stride"]),
-            dilations=list(c.args["dilation"]),
-            group=int(c.args["group"]),
-            output_padding=list(more) if more and any(more) else None,
-        )
-
-    return _framed(c, n, int(c.args["base_axis"]) % c.ndim, last, write)
+    return _filtered(c, w, int(c.args["group"]), int(c.args["base_axis"]) % c.ndim, last)
 
 
 def _depthwise(c: Call) -> Tensor:
     """Writes `DepthwiseConvolution` and `DepthwiseDeconvolution` as ONNX nodes."""
-    g, n, base = c.graph, len(c.args["pad"]), int(c.args["base_axis"]) % c.ndim
+    g, base = c.graph, int(c.args["base_axis"]) % c.ndim
     is_transposed = c.kind == "DepthwiseDeconvolution"
     w = g.reshape(c.x(1), [c.shapes[1][0], 1, *c.shapes[1][1:]])
     group = c.shape[base] // int(c.args["divisor"]) if is_transposed else c.shape[base]
+    return _filtered(c, w, group, base, last=False)
+
+
+def _filtered(c: Call, w: Tensor, group: int, base: int, last: bool) -> Tensor:
+    """Writes a convolution or transposed convolution with the filters `w` in the order of axes that ONNX expects.
+
+    Args:
+        c: The function.
+        w: The filters.
+        group: Number of groups of channels.
+        base: Number of batch axes.
+        last: Whether channels come last.
+    """
+    operator = "ConvTranspose" if c.kind.lower().endswith("deconvolution") else "Conv"
+    more = c.args.get("output_padding")
 
     def write(x: Tensor) -> Tensor:
         """Writes the convolution of an input."""
-        return g.op(
-            "ConvTranspose" if is_transposed else "Conv",
+        return c.graph.op(
+            operator,
             x,
             w,
             *([] if c.optional(2) is None else [c.x(2)]),
@@ -88,9 +86,10 @@ def _depthwise(c: Call) -> Tensor:
             strides=list(c.args["stride"]),
             dilations=list(c.args["dilation"]),
             group=int(group),
+            output_padding=list(more) if more and any(more) else None,
         )
 
-    return _framed(c, n, base, False, write)
+    return _framed(c, len(c.args["pad"]), base, last, write)
 
 
 def _pooling(c: Call) -> Tensor:
@@ -338,7 +337,7 @@ LAYERS: dict[str, Any] = {
 """One row for each type of function."""
 
 
-def _recurrent_layer(x: Tensor, axis: int, k: int, c: Call) -> Tensor:
+def _element(x: Tensor, axis: int, k: int, c: Call) -> Tensor:
     """Element `k` of an axis, without the axis."""
     return c.graph.squeeze(c.graph.part(x, axis, k, k + 1), [axis])
 
@@ -356,11 +355,11 @@ def _recurrent(c: Call) -> list[Tensor]:
     for k in range(n_layers):
         shape = list(c.shapes[first] if k == 0 else c.shapes[first + 1][1:])
         n_in = int(shape[-1]) - hidden
-        w = c.x(first) if later is None or k == 0 else _recurrent_layer(later, 0, k - 1, c)
+        w = c.x(first) if later is None or k == 0 else _element(later, 0, k - 1, c)
         w = g.take(w, 1, order) if kind != "RNN" else w
         taken = g.part(w, len(shape) - 1, 0, n_in)
         kept = g.part(w, len(shape) - 1, n_in, n_in + hidden)
-        states = [_recurrent_layer(c.x(1 + i), 0, k, c) for i in range(n_states)]
+        states = [_element(c.x(1 + i), 0, k, c) for i in range(n_states)]
         attributes: dict[str, Any] = {"hidden_size": hidden}
         if n_directions > 1:
             attributes["direction"] = "bidirectional"
@@ -389,7 +388,7 @@ def _recurrent(c: Call) -> list[Tensor]:
 def _recurrent_bias(c: Call, bias: Tensor, k: int, n_directions: int, hidden: int) -> Tensor:
     """The bias of layer `k` in ONNX's form: input biases, then state biases."""
     g, order = c.graph, ORDER[c.kind]
-    held = _recurrent_layer(bias, 0, k, c)
+    held = _element(bias, 0, k, c)
     n = len(order) * hidden
     if c.kind == "RNN":
         zeros = g.constant(np.zeros((n_directions, n), np.float32))
