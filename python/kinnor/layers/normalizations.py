@@ -217,7 +217,7 @@ class RMSNorm(_ShiftAndScale):
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, affine: bool = True) -> None:
         self.normalized_shape = sizes("RMSNorm", "normalized_shape", normalized_shape, single=True)
         self.eps = number("RMSNorm", "eps", eps)
-        self.beta, self.gamma = None, self._made("gamma", self.normalized_shape, 1.0) if affine else None
+        self.beta, self.gamma = None, self._filled("gamma", self.normalized_shape, 1.0) if affine else None
 
     def extra_repr(self) -> str:
         """The arguments that `repr` shows."""
