@@ -5,6 +5,7 @@ The length of a sequence, and the presence of a value, are fixed while a graph i
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "NEW_STRINGS",
     "Absent",
     "InputType",
     "Items",
@@ -30,6 +32,9 @@ __all__ = [
     "parts",
     "words_of",
 ]
+
+NEW_STRINGS: ContextVar[dict[str, int]] = ContextVar("NEW_STRINGS")
+"""Strings among the inputs of the running call that the model does not contain, with their order."""
 
 
 class Items(Value):
@@ -80,7 +85,8 @@ class Words(Value):
     """A tensor of strings: the places of its elements in a vocabulary.
 
     Args:
-        places: The places. A string that is not in the vocabulary has the place after the last.
+        places: The places. Strings that are not in the vocabulary have the places after the last, in the order of
+            `NEW_STRINGS`.
         vocabulary: The strings.
     """
 
@@ -118,9 +124,10 @@ class Words(Value):
             OnnxError: If a string is not in the vocabulary.
         """
         at = places.astype(np.int64)
-        if at.size and int(at.max()) >= len(self.vocabulary):
-            raise OnnxError("expected strings that the model contains as outputs, got others, which came as inputs")
-        return np.asarray([*self.vocabulary, ""], object)[:-1][at]
+        texts = [*self.vocabulary, *NEW_STRINGS.get({})]
+        if at.size and int(at.max()) >= len(texts):
+            raise OnnxError("expected strings of the model or of this call as outputs, got those of another call")
+        return np.asarray([*texts, ""], object)[:-1][at]
 
 
 def words_of(array: NDArray[Any]) -> Words:
@@ -223,12 +230,15 @@ class InputType(NamedTuple):
         return self._tensor(name, x)
 
     def _placed(self, name: str, x: Any) -> Any:
-        """Returns the index of each string in the vocabulary. Unknown strings get the index after the last."""
-        if isinstance(x, Variable) or x.dtype.kind not in "OSTU":
+        """Returns the index of each string in the vocabulary. Unknown strings get the indices after the last."""
+        if isinstance(x, Variable) or x.dtype.kind not in "OSTUV":
             raise CallError(f"onnx.Model: expected an array of strings as input {name!r}, got numbers")
-        places = self.vocabulary or {}
-        texts = [text.decode(errors="replace") if isinstance(text, bytes) else str(text) for text in x.ravel().tolist()]
-        return np.array([places.get(text, len(places)) for text in texts], np.int64).reshape(x.shape)
+        places, new, found = self.vocabulary or {}, NEW_STRINGS.get({}), []
+        for text in x.ravel().tolist():
+            word = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+            at = places.get(word)
+            found.append(len(places) + new.setdefault(word, len(new)) if at is None else at)
+        return np.array(found, np.int64).reshape(x.shape)
 
     def _tensor(self, name: str, x: Any) -> Any:
         """Returns an argument as an array or variable. Raises ShapeError unless it has the declared shape."""

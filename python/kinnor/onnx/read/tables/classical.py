@@ -167,7 +167,11 @@ def _found(node: Node, keys: list[Any]) -> Value:
         known = {key: at for at, key in reversed(list(enumerate(keys)))}
         table = np.array([*[known.get(text, len(keys)) for text in x.vocabulary], len(keys)], np.int64)
         return computed_by_arrays(
-            node.operator, lambda at: [table[at.astype(np.int64)]], [x.places], [x.shape], [np.int64]
+            node.operator,
+            lambda at: [table[np.minimum(at.astype(np.int64), len(table) - 1)]],
+            [x.places],
+            [x.shape],
+            [np.int64],
         )[0]
     if any(isinstance(key, str) for key in keys):
         raise node.unsupported("expected strings, got numbers")
