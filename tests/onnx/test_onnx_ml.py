@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx.backend.test.case.node as node_cases
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_runtime import compared, model_of
@@ -332,3 +333,69 @@ def test_node_cases_of_the_package():
                     assert each.tolist() == wanted.tolist()
                 else:
                     np.testing.assert_allclose(each, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("keys", [[3, 1, 7], ["b", "a", "odd"]])
+def test_dictionaries_are_inputs(keys):
+    """A dictionary is a row of the values of its keys, as in ONNX Runtime; absent ones are zero, others ignored."""
+    kind = TensorProto.STRING if isinstance(keys[0], str) else TensorProto.INT64
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
+    x.type.map_type.key_type = kind
+    x.type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    name = "string_vocabulary" if isinstance(keys[0], str) else "int64_vocabulary"
+    graph = helper.make_graph(
+        [node("DictVectorizer", "x", "h", **{name: keys}), node("Scaler", "h", "y", offset=[0.5], scale=[2.0])],
+        "net",
+        [x],
+        [y],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    model, session = kinnor.onnx.load(proto), kinnor.onnx.InferenceSession(proto)
+    theirs = onnxruntime.InferenceSession(proto.SerializeToString())
+    assert session.get_inputs()[0].type == theirs.get_inputs()[0].type
+    other = "none" if isinstance(keys[0], str) else 99
+    for given in ({keys[0]: 2.5, keys[2]: -1.0}, {keys[1]: 4.0, other: 3.0}, {keys[0]: 2.5, keys[2]: -1.0}):
+        expected = theirs.run(None, {"x": given})[0]
+        np.testing.assert_array_equal(model(given), expected)
+        np.testing.assert_array_equal(session.run(None, {"x": given})[0], expected)
+    np.testing.assert_array_equal(model(np.array([[1, 2, 3]], np.float32)), [[1, 3, 5]])
+    with pytest.raises(nn.ArgumentError, match="expected keys like"):
+        model({1.5: 2.0})
+    with pytest.raises(nn.ShapeError):
+        model(np.ones((1, 2), np.float32))
+    graph.node[1].input[0] = "x"
+    with pytest.raises(nn.UnsupportedError, match="expected one DictVectorizer"):
+        kinnor.onnx.load(helper.make_model(graph, opset_imports=opsets))
+
+
+def test_trees_with_double_thresholds_have_targets_in_single_precision():
+    """Thresholds are compared in double precision, and the targets are float32, as in ONNX Runtime."""
+    bound = np.nextafter(np.float32(1.8), np.float32(0)).astype(np.float64) + 1e-10
+    tree = node(
+        "TreeEnsembleRegressor",
+        "x",
+        "h",
+        n_targets=1,
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[0, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        nodes_values_as_tensor=numpy_helper.from_array(np.array([bound, 0, 0]), "values"),
+        target_treeids=[0, 0],
+        target_nodeids=[1, 2],
+        target_ids=[0, 0],
+        target_weights_as_tensor=numpy_helper.from_array(np.array([0.1, 0.7]), "weights"),
+    )
+    x = helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["n", 1])
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, ["n", 1])
+    graph = helper.make_graph([tree, helper.make_node("Cast", ["h"], ["y"], to=TensorProto.DOUBLE)], "net", [x], [y])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    rows = np.array([[bound], [bound + 1e-11], [bound - 1e-11]])
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": rows})[0]
+    np.testing.assert_array_equal(kinnor.onnx.load(proto)(rows), expected)
+    np.testing.assert_array_equal(expected, np.array([[0.1], [0.7], [0.1]], np.float32))

@@ -232,3 +232,56 @@ def test_values_of_types_that_numpy_lacks():
         kinnor.onnx.OrtValue.ortvalue_from_numpy_with_onnx_type(X, TensorProto.BFLOAT16)
     truth = kinnor.onnx.OrtValue.from_dlpack(np.array([1, 0], np.uint8), is_bool_tensor=True)
     assert truth.numpy().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("where", ["blobs", "blobs/inside", "elsewhere"])
+def test_links_to_a_model_and_its_tensors(where, tmp_path):
+    """A model and its tensors may be links into one folder, as in caches of downloads, and into no other."""
+    proto = product()
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="weights.bin")
+    for folder in (tmp_path / "blobs", tmp_path / where, tmp_path / "snapshot"):
+        folder.mkdir(exist_ok=True)
+    (tmp_path / "blobs/one").write_bytes(proto.SerializeToString())
+    (tmp_path / where / "two").write_bytes(W.tobytes())
+    (tmp_path / "snapshot/net.onnx").symlink_to(tmp_path / "blobs/one")
+    (tmp_path / "snapshot/weights.bin").symlink_to(tmp_path / where / "two")
+    if where == "elsewhere":
+        with pytest.raises(kinnor.onnx.OnnxError, match="expected a file in the folder of the model"):
+            kinnor.onnx.load(tmp_path / "snapshot/net.onnx")
+    else:
+        np.testing.assert_array_equal(kinnor.onnx.load(tmp_path / "snapshot/net.onnx")(X), X * W)
+
+
+@pytest.mark.parametrize("reduction", ["mul", "max", "min"])
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize("operator", ["ScatterND", "ScatterElements"])
+def test_scattered_elements_are_reduced(operator, dtype, reduction):
+    """Elements at equal places are multiplied, or the largest or smallest is kept, as in ONNX Runtime."""
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    rng = np.random.default_rng(2)
+    if operator == "ScatterND":
+        indices, updates, attributes = np.array([[1], [-1], [1]]), rng.integers(-5, 5, (3, 3)).astype(dtype), {}
+    else:
+        indices, updates = np.array([[0, 2], [2, 2], [-1, 0]]), rng.integers(-5, 5, (3, 2)).astype(dtype)
+        attributes = {"axis": 1}
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["x", "i", "u"], ["y"], reduction=reduction, **attributes)],
+        "net",
+        [
+            helper.make_tensor_value_info("x", kind, ["n", 3]),
+            helper.make_tensor_value_info("i", TensorProto.INT64, list(indices.shape)),
+            helper.make_tensor_value_info("u", kind, list(updates.shape)),
+        ],
+        [helper.make_tensor_value_info("y", kind, ["n", 3])],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    model, theirs = kinnor.onnx.load(proto), onnxruntime.InferenceSession(proto.SerializeToString())
+    for n in (3, 5, 3):
+        feed = {"x": rng.integers(-5, 5, (n, 3)).astype(dtype), "i": indices, "u": updates}
+        expected = theirs.run(None, feed)[0]
+        y = model(**feed)
+        assert y.dtype == expected.dtype
+        np.testing.assert_array_equal(y, expected)

@@ -80,7 +80,7 @@ def install() -> ModuleType:
     for module in (found, capi):
         module.__spec__ = ModuleSpec(module.__name__, None, is_package=True)
     vars(found).update({name: getattr(runtime, name) for name in runtime.__all__})
-    vars(found).update({"__kinnor__": kinnor.__version__, "__version__": VERSION, "capi": capi})
+    vars(found).update({"__file__": __file__, "__kinnor__": kinnor.__version__, "__version__": VERSION, "capi": capi})
     found.__getattr__ = _missing  # type: ignore[method-assign]
     sys.modules.update({"onnxruntime": found, "onnxruntime.capi": capi})
     sys.meta_path.insert(0, Finder())

@@ -445,6 +445,8 @@ def _named_as_there(while_loading: bool) -> Iterator[None]:
         if while_loading:
             raise TypeError(str(error)) from error
         raise InvalidArgument(str(error)) from error
+    except kinnor.ArgumentError as error:
+        raise RuntimeError(str(error)) from error
     except kinnor.Error as error:
         raise RuntimeException(str(error)) from error
 
@@ -625,7 +627,7 @@ class SessionIOBinding(IOBinding):
     def __init__(self, session: Any) -> None:
         super().__init__(getattr(session, "session", session))
 
-    def bind_input(self, name: str, device: Any, *described: Any) -> None:  # type: ignore[override]
+    def bind_input(self, name: str, device: Any, *described: Any) -> None:
         """Bind memory or an array to an input.
 
         Args:
@@ -638,7 +640,7 @@ class SessionIOBinding(IOBinding):
         else:
             self.bind_cpu_input(name, device)
 
-    def bind_output(self, name: str, device: Any, *described: Any) -> None:
+    def bind_output(self, name: str, device: Any, *described: Any) -> None:  # type: ignore[override]
         """Ask for an output.
 
         Args:

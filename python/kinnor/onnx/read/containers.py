@@ -5,16 +5,17 @@ The length of a sequence, and the presence of a value, are fixed while a graph i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..._core import CallError, ShapeError, UnsupportedError, Variable
+from ..._core import ArgumentError, CallError, ShapeError, UnsupportedError, Variable
 from .values import OnnxError, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -197,6 +198,7 @@ class InputType(NamedTuple):
         is_sequence: Whether it is a sequence of such tensors.
         is_optional: Whether it may be absent.
         vocabulary: The places of strings, for an input of strings.
+        keys: The keys of a dictionary, whose values are a row.
     """
 
     dtype: np.dtype[Any]
@@ -204,6 +206,7 @@ class InputType(NamedTuple):
     is_sequence: bool = False
     is_optional: bool = False
     vocabulary: Mapping[str, int] | None = None
+    keys: tuple[int | str, ...] | None = None
 
     def checked(self, name: str, x: Any) -> Any:
         """Checks an argument against this type.
@@ -217,6 +220,7 @@ class InputType(NamedTuple):
 
         Raises:
             CallError: If a required input is None, or a sequence is not a list.
+            ArgumentError: If a dictionary has keys of another type.
             ShapeError: If a tensor has another shape.
         """
         if x is None:
@@ -227,7 +231,16 @@ class InputType(NamedTuple):
             if not isinstance(x, (list, tuple)):
                 raise CallError(f"onnx.Model: expected a list of arrays as input {name!r}, got {type(x).__name__}")
             return [self._tensor(f"{name}[{i}]", item) for i, item in enumerate(x)]
-        return self._tensor(name, x)
+        return self._tensor(name, x if self.keys is None else self._row(name, x, self.keys))
+
+    def _row(self, name: str, x: Any, keys: Sequence[int | str]) -> Any:
+        """Returns the values of a dictionary in the order of the keys. Absent values are zero, other keys ignored."""
+        if not isinstance(x, Mapping):
+            return x  # a row of values
+        kind = str if keys and isinstance(keys[0], str) else (int, np.integer)
+        if odd := [key for key in x if not isinstance(key, kind)]:
+            raise ArgumentError(f"onnx.Model: expected keys like {keys[0]!r} of input {name!r}, got {odd[0]!r}")
+        return np.array([[x.get(key, 0) for key in keys]], self.dtype)
 
     def _placed(self, name: str, x: Any) -> Any:
         """Returns the index of each string in the vocabulary. Unknown strings get the indices after the last."""
@@ -253,16 +266,19 @@ class InputType(NamedTuple):
         return found
 
 
-def input_type(held: Any, name: str, vocabulary: Mapping[str, int] | None = None) -> InputType:
+def input_type(
+    held: Any, name: str, vocabulary: Mapping[str, int] | None = None, keys: Sequence[int | str] | None = None
+) -> InputType:
     """The type that a model declares for an input.
 
     Args:
         held: A `TypeProto`.
         name: The input, for errors.
         vocabulary: The places of the strings of the model.
+        keys: The keys of a dictionary.
 
     Raises:
-        UnsupportedError: If the type is neither a tensor nor a sequence of tensors, optional or not.
+        UnsupportedError: If the type is neither a tensor nor a sequence of tensors, optional or not, nor a dictionary.
     """
     from .tensors import dtype_of
 
@@ -273,6 +289,9 @@ def input_type(held: Any, name: str, vocabulary: Mapping[str, int] | None = None
         inner = input_type(held.sequence_type.elem_type, name)
         if not inner.is_sequence and not inner.is_optional:
             return inner._replace(is_sequence=True)
+    elif kind == "map_type" and keys is not None:
+        element = held.map_type.value_type.tensor_type.elem_type
+        return InputType(dtype_of(element), (1, len(keys)), keys=tuple(keys))
     elif kind == "tensor_type":
         tensor = held.tensor_type
         shape = None

@@ -32,6 +32,7 @@ from ..read.containers import (
 )
 from ..read.following import Following
 from ..read.reading import described, metadata_of
+from ..read.tensors import Folder
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 from .stages import StageEndsError, Stages, readable
 from .static_graph import ShapeCache, StaticGraph
@@ -84,7 +85,8 @@ class Model(LoadedNetwork[StaticGraph]):
         OnnxError: If the model is malformed.
     """
 
-    def __init__(self, proto: Any, folder: Path | None = None, tensors: TensorFile | None = None) -> None:
+    def __init__(self, proto: Any, folder: Path | Folder | None = None, tensors: TensorFile | None = None) -> None:
+        folder = Folder(folder) if isinstance(folder, Path) else folder
         proto = reading.inlined(proto)
         reading.check(proto)
         graph = proto.graph
@@ -92,7 +94,10 @@ class Model(LoadedNetwork[StaticGraph]):
         constants = self._weights.constants
         vocabulary = {text: at for at, text in enumerate(reading.strings_of(graph))}
         given = [held for held in graph.input if held.name not in constants]
-        self._types: dict[str, InputType] = {held.name: input_type(held.type, held.name, vocabulary) for held in given}
+        keys = reading.map_keys(graph)
+        self._types: dict[str, InputType] = {
+            held.name: input_type(held.type, held.name, vocabulary, keys.get(held.name)) for held in given
+        }
         super().__init__("onnx.Model", list(self._types), [held.name for held in graph.output], ShapeCache())
         self._takes_strings = any(held.vocabulary is not None for held in self._types.values())
         self.input_info = tuple(map(described, given))
@@ -169,8 +174,8 @@ class Model(LoadedNetwork[StaticGraph]):
         """Compute the outputs.
 
         Args:
-            args: The inputs, in the order of `inputs`: arrays or variables, lists of them for sequences, and None for
-                absent optional values.
+            args: The inputs, in the order of `inputs`: arrays or variables, lists of them for sequences, dictionaries
+                for tables of features, and None for absent optional values.
             named: Further inputs by name.
 
         Returns:
@@ -421,7 +426,7 @@ def loaded(
     def read(path: Path) -> Model:
         """Reads and checks the model."""
         proto, tensors = reading.read(path)
-        return Model(change(proto), where or path.parent, tensors)
+        return Model(change(proto), where or Folder.of(path), tensors)
 
     source = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     try:

@@ -79,8 +79,8 @@ class _Entries:
         Raises:
             CallError: If they are no strings.
         """
-        if odd := [given for given in (key, value) if not isinstance(given, str)]:
-            raise CallError(f"{type(self).__name__}: expected strings as a setting, got {odd[0]!r}")
+        if {type(key), type(value)} != {str}:
+            raise CallError(f"{type(self).__name__}: expected strings as a setting, got {key!r} and {value!r}")
         self._entries[key] = value
 
     def _entry(self, key: str) -> str:

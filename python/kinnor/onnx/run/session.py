@@ -176,7 +176,7 @@ class InferenceSession:
 
         Args:
             output_names: The outputs that are wanted; all if there are none.
-            input_feed: Arrays by the names of the inputs; lists of arrays for sequences.
+            input_feed: Arrays by the names of the inputs; lists of arrays for sequences, dictionaries for tables.
             run_options: Settings of this run.
 
         Returns:
@@ -227,7 +227,7 @@ class InferenceSession:
     def _checked(self, name: str, x: Any) -> Any:
         """Returns an input as an array of the element type of the file."""
         x = x.numpy() if isinstance(x, OrtValue) else x
-        if x is None or name in self._sequences:
+        if x is None or name in self._sequences or self._model._types[name].keys is not None:
             return x
         wanted, array = self._dtypes[name], np.asarray(x)
         if array.dtype == wanted or (wanted.kind == "O" and array.dtype.kind in "STUV"):

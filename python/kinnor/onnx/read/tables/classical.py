@@ -81,6 +81,12 @@ def _imputed(node: Node) -> Value:
     return _computed(node, compute, x.shape, x.dtype)
 
 
+def _dictionary(node: Node) -> Value:
+    """Builds `DictVectorizer`. The dictionary is a row of values already, in the order of the attribute's keys."""
+    x = node.value(0)
+    return Value(x.static()) if x.known else Value(F.identity(x.variable), x.dtype, sources=x.sources)
+
+
 def _vector(node: Node) -> Variable:
     """Builds `FeatureVectorizer`."""
     parts = []
@@ -370,6 +376,7 @@ CLASSICAL: dict[tuple[str, str], Row] = {
     ("ai.onnx.ml", "ArrayFeatureExtractor"): Row(_extracted),
     ("ai.onnx.ml", "Binarizer"): Row(_binarized),
     ("ai.onnx.ml", "CategoryMapper"): Row(_category, takes_words=True),
+    ("ai.onnx.ml", "DictVectorizer"): Row(_dictionary),
     ("ai.onnx.ml", "FeatureVectorizer"): Row(_vector, dtype=np.float32),
     ("ai.onnx.ml", "Imputer"): Row(_imputed),
     ("ai.onnx.ml", "LabelEncoder"): Row(_encoded, takes_words=True),
