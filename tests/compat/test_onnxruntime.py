@@ -160,6 +160,9 @@ def test_the_backend_interface(tmp_path):
         """
 import onnx
 from onnxruntime import backend
+from onnxruntime.backend.backend import OnnxRuntimeBackend
+from onnxruntime.backend.backend_rep import OnnxRuntimeBackendRep
+assert isinstance(OnnxRuntimeBackend.prepare("net.onnx"), OnnxRuntimeBackendRep)
 for model in ("net.onnx", open("net.onnx", "rb").read(), onnx.load("net.onnx"), session()):
     ready = backend.prepare(model, "CPU", log_severity_level=3, unknown=1)
     assert backend.prepare(ready) is ready

@@ -399,3 +399,29 @@ def test_trees_with_double_thresholds_have_targets_in_single_precision():
     expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": rows})[0]
     np.testing.assert_array_equal(kinnor.onnx.load(proto)(rows), expected)
     np.testing.assert_array_equal(expected, np.array([[0.1], [0.7], [0.1]], np.float32))
+
+
+def test_linear_classifiers_have_as_many_classes_as_intercepts():
+    """Coefficients beyond those of the classes are ignored, as in ONNX Runtime; too few are refused."""
+    for n_features, more in ((2, 0), (2, 6), (4, 0)):
+        attributes = {
+            "coefficients": real(3 * n_features + more).tolist(),
+            "intercepts": real(3).tolist(),
+            "classlabels_ints": [5, 6, 7],
+            "post_transform": "SOFTMAX",
+        }
+        made = node("LinearClassifier", "x", "label scores", **attributes)
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", n_features])
+        outputs = [
+            helper.make_tensor_value_info("label", TensorProto.INT64, ["n"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 3]),
+        ]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 3)]
+        proto = helper.make_model(helper.make_graph([made], "net", [x], outputs), opset_imports=opsets, ir_version=8)
+        theirs = onnxruntime.InferenceSession(proto.SerializeToString())
+        for feed in feeds(n_features):
+            for y, expected in zip(kinnor.onnx.load(proto)(**feed), theirs.run(None, feed), strict=True):
+                np.testing.assert_allclose(y, expected, rtol=1e-5)
+    proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 5
+    with pytest.raises(kinnor.onnx.OnnxError, match="expected 15 coefficients, got 12"):
+        kinnor.onnx.load(proto)(real(2, 5))

@@ -35,6 +35,8 @@ _RUNTIME = f"{__name__}.runtime"
 """The module with all names of the package, imported on first use."""
 _PATHS = {
     "onnxruntime.backend": f"{__name__}.backend",
+    "onnxruntime.backend.backend": f"{__name__}.backend",
+    "onnxruntime.backend.backend_rep": f"{__name__}.backend",
     "onnxruntime.capi._pybind_state": _RUNTIME,
     "onnxruntime.capi.onnxruntime_inference_collection": _RUNTIME,
     "onnxruntime.capi.onnxruntime_pybind11_state": _RUNTIME,

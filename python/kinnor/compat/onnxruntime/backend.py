@@ -11,6 +11,8 @@ from .runtime import InferenceSession, RunOptions, SessionOptions
 
 __all__ = ["OnnxRuntimeBackend", "OnnxRuntimeBackendRep", "is_compatible", "prepare", "run", "supports_device"]
 
+__path__: list[str] = []  # Programs import the modules `backend` and `backend_rep` below this one.
+
 _RUN = frozenset({"log_severity_level", "log_verbosity_level", "logid", "only_execute_path_to_fetches"})
 """Settings of a run that callers may give."""
 

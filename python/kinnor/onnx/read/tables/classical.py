@@ -214,9 +214,9 @@ def _one_hot(node: Node) -> Value:
     return computed_by_arrays(node.operator, compute, [places], [shape], [np.float32])[0]
 
 
-def _linear_scores(node: Node, n: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Returns the function from rows of features to `n` linear scores."""
-    weight = _numbers(node, "coefficients").reshape(n, -1)
+def _linear_scores(node: Node, n: int, n_weights: int | None = None) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Returns the function from rows of features to `n` linear scores, with the first of the coefficients."""
+    weight = _numbers(node, "coefficients")[:n_weights].reshape(n, -1)
     held = _numbers(node, "intercepts")
     bias = held if held.size else np.zeros(1, np.float32)
     return lambda x: _rows(x).astype(np.float32) @ weight.T + bias
@@ -237,9 +237,12 @@ def _linear_regressor(node: Node) -> Value:
 def _linear_classifier(node: Node) -> list[Value]:
     """Builds `LinearClassifier`."""
     labels = node.get("classlabels_strings") or node.get("classlabels_ints") or []
-    n_features = node.value(0).shape[-1]
-    n = len(node.get("coefficients")) // (n_features or 1)
-    scores = _linear_scores(node, n)
+    n_features, n_weights = node.value(0).shape[-1], len(node.get("coefficients"))
+    # As in ONNX Runtime: there are as many classes as intercepts, and further coefficients are ignored.
+    n = len(node.get("intercepts") or []) or n_weights // (n_features or 1)
+    if n * n_features > n_weights:
+        raise OnnxError(f"LinearClassifier: expected {n * n_features} coefficients, got {n_weights}")
+    scores = _linear_scores(node, n, n * n_features)
     is_single = n == 1 and len(labels) == 2
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
