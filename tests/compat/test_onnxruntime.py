@@ -37,7 +37,7 @@ def run(tmp_path, text):
 
 
 def test_providers_that_are_not_there(tmp_path):
-    """Providers other than the CPU cause a warning, those of unknown names an error, and wrong arguments too."""
+    """Providers other than the CPU cause a warning. Unknown names and wrong arguments are errors."""
     run(
         tmp_path,
         """

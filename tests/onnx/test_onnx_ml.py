@@ -402,7 +402,7 @@ def test_trees_with_double_thresholds_have_targets_in_single_precision():
 
 
 def test_linear_classifiers_have_as_many_classes_as_intercepts():
-    """Coefficients beyond those of the classes are ignored, as in ONNX Runtime; too few are refused."""
+    """Further coefficients are ignored, as in ONNX Runtime. Too few are refused."""
     for n_features, more in ((2, 0), (2, 6), (4, 0)):
         attributes = {
             "coefficients": real(3 * n_features + more).tolist(),

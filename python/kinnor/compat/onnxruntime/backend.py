@@ -23,11 +23,11 @@ _SESSION = frozenset(
         *("log_verbosity_level", "logid", "use_deterministic_compute", "use_per_session_threads"),
     }
 )
-"""Settings of a session that callers may give: those that write no files."""
+"""Settings of a session that callers may give. They write no files."""
 
 
 def _set(options: Any, allowed: frozenset[str], named: dict[str, Any]) -> Any:
-    """Returns options with settings. Unknown settings are ignored, and those that may write files are refused."""
+    """Returns options with settings. Unknown settings are ignored. Settings that may write files are refused."""
     for name, value in named.items():
         if name in allowed:
             setattr(options, name, value)

@@ -462,7 +462,7 @@ _PROVIDERS = (
 def check_and_normalize_provider_args(
     providers: Any, provider_options: Any, available_provider_names: Sequence[str]
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """Check the providers of a session, and warn of those that are not available.
+    """Check the providers of a session, and warn if one is not available.
 
     Args:
         providers: Names, or pairs of a name and its settings.

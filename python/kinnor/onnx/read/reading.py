@@ -131,7 +131,7 @@ def strings_of(graph: Any) -> list[str]:
 
 
 def map_keys(graph: Any) -> dict[str, list[Any]]:
-    """Returns the keys of the dictionaries among the inputs of a graph, by input: those that `DictVectorizer` has.
+    """Returns the keys of the dictionaries among the inputs of a graph, by input: the keys of `DictVectorizer`.
 
     Args:
         graph: A `GraphProto`.

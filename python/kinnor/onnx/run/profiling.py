@@ -29,10 +29,10 @@ class Profile:
         self._events: list[str] = []
 
     def note(self, name: str, begin: int) -> None:
-        """Notes that something ends now.
+        """Notes an event that ends now.
 
         Args:
-            name: What ends.
+            name: The name of the event.
             begin: The value of `time.perf_counter_ns` at its begin.
         """
         event = {

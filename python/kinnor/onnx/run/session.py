@@ -136,7 +136,7 @@ class InferenceSession:
         return list(self._model.output_info)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Returns the initializers that a run may replace: those that the file lists among the inputs."""
+        """Returns the initializers that a run may replace: the initializers that the file lists among its inputs."""
         return list(self._initial.values())
 
     def get_modelmeta(self) -> ModelMetadata:

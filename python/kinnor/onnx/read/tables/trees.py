@@ -178,7 +178,7 @@ def _regressor(node: Node) -> Value:
     shift = np.zeros(n_targets) if base is None or not base.size else base.astype(np.float64)
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
-        """Returns the targets of each row, which are float32 whatever the thresholds are."""
+        """Returns the targets of each row, in float32 for thresholds of any type."""
         y = (trees.sums(_rows(x), aggregate) + shift).astype(np.float32)
         return [transformed(node, y) if n_targets > 1 or node.get("post_transform") == "PROBIT" else y]
 
