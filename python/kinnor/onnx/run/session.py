@@ -195,7 +195,7 @@ class InferenceSession:
             raise CallError(f"InferenceSession.run: expected RunOptions, got {type(run_options).__name__}")
         if run_options is not None and run_options.terminate:
             raise OnnxError("InferenceSession.run: expected options that let it run, got some with `terminate`")
-        if replaced := frozenset(name for name in input_feed if name in self._initial):
+        if self._initial and (replaced := frozenset(name for name in input_feed if name in self._initial)):
             return self._session_with(replaced).run(output_names, input_feed, run_options)
         if isinstance(output_names, str):
             raise CallError(f"InferenceSession.run: expected a list of names of outputs, got {output_names!r}")
