@@ -393,3 +393,34 @@ def test_normalization_of_sums(name):
     made = node(name, names, epsilon=1e-5)
     feeds = [{"x": real(n, 3, 8), "s": real(n, 3, 8)} for n in (1, 2)]
     compared([made], feeds, ["y"], {key: real(8) for key in names.split()[2:]})
+
+
+@pytest.mark.parametrize("has_kinds", [True, False])
+@pytest.mark.parametrize("has_mask", [True, False])
+def test_embeddings_of_levels(has_kinds, has_mask):
+    """`QEmbedLayerNormalization` agrees with ONNX Runtime, with and without kinds of words and a mask."""
+    parts = ["words", "places", "kinds", "g", "b"]
+    shapes = [(9, 8), (6, 8), (3, 8), (8,), (8,)]
+    constants = {name: levels(np.uint8, *shape) for name, shape in zip(parts, shapes, strict=True)}
+    for name in parts:
+        constants[f"{name}_scale"] = np.float32(RNG.uniform(0.01, 0.05))
+        constants[f"{name}_zero"] = np.uint8(RNG.integers(100, 150))
+    absent = {"kinds", "kinds_scale", "kinds_zero"} if not has_kinds else set()
+    names = ["ids", "kind" if has_kinds else "-", *parts, "mask" if has_mask else "-"]
+    names += [f"{name}_scale" for name in parts] + [f"{name}_zero" for name in parts]
+    made = node(
+        "QEmbedLayerNormalization",
+        " ".join("-" if name in absent else name for name in names),
+        "y counted",
+        epsilon=1e-6,
+    )
+    feeds = []
+    for n, length in ((2, 4), (1, 6), (2, 4)):
+        feed = {"ids": RNG.integers(0, 9, (n, length)).astype(np.int32)}
+        if has_kinds:
+            feed["kind"] = RNG.integers(0, 3, (n, length)).astype(np.int32)
+        if has_mask:
+            feed["mask"] = (np.arange(length) < RNG.integers(1, length, (n, 1))).astype(np.int32)
+        feeds.append(feed)
+    held = {name: x for name, x in constants.items() if name not in absent}
+    compared([made], feeds, ["y", "counted"], held, rtol=1e-3, atol=1e-4)

@@ -20,6 +20,9 @@ MALFORMED = {"Concat", "ConvInteger", "Dropout", "QLinearConv", "Split"}
 LARGEST = {"Abs", "Max", "Min", "PRelu", "ReduceMax", "ReduceMin", "TopK"}
 """Operators that compare or compute. They refuse integers beyond 2^53."""
 
+REDUCTIONS = {b"max", b"min", b"mul"}
+"""Values of attributes with which operators that move elements compare or compute as well."""
+
 MOST = 4
 """Cases of one operator."""
 
@@ -185,7 +188,8 @@ def test_integers_beyond_float64_that_are_only_moved(subject):
         except nn.UnsupportedError:
             continue
         except (nn.Error, AssertionError) as error:
-            if operator not in LARGEST or not isinstance(error, kinnor.onnx.OnnxError):
+            computes = operator in LARGEST or any(held.s in REDUCTIONS for held in proto.graph.node[0].attribute)
+            if not computes or not isinstance(error, kinnor.onnx.OnnxError):
                 failed.append(f"{operator} {[x.shape for x in given]}: {str(error)[:200]}")
     assert not failed, "\n".join(failed)
 

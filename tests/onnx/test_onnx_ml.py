@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx.backend.test.case.node as node_cases
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_runtime import compared, model_of
@@ -279,14 +280,15 @@ def test_strings_are_moved():
         assert model(x)[:, 0].tolist() == labels[x.argmax(1)].tolist()
 
 
-def test_strings_without_a_place_are_refused_where_they_matter():
-    """Strings that the model does not contain are refused if they are an output or a number is needed."""
+def test_strings_that_the_model_does_not_contain():
+    """Strings that the model does not contain pass through it, and are refused where a number is needed."""
     x = helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])
     y = helper.make_tensor_value_info("y", TensorProto.STRING, ["n"])
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "net", [x], [y])
     model = kinnor.onnx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
-    with pytest.raises(kinnor.onnx.OnnxError, match="expected strings that the model contains"):
-        model(WORDS)
+    for words in (WORDS, WORDS[::-1], np.array([b"ab", b"\xc3\xa9"]), np.array([b"xy", b"ab"], np.void)):
+        expected = [word.decode() if isinstance(word, bytes) else word for word in words.tolist()]
+        assert model(words).tolist() == expected
     with pytest.raises(nn.CallError, match="expected an array of strings"):
         model(np.zeros(3))
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "net", [x], [y])
@@ -331,3 +333,95 @@ def test_node_cases_of_the_package():
                     assert each.tolist() == wanted.tolist()
                 else:
                     np.testing.assert_allclose(each, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("keys", [[3, 1, 7], ["b", "a", "odd"]])
+def test_dictionaries_are_inputs(keys):
+    """A dictionary is a row of the values of its keys, as in ONNX Runtime; absent ones are zero, others ignored."""
+    kind = TensorProto.STRING if isinstance(keys[0], str) else TensorProto.INT64
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, None)
+    x.type.map_type.key_type = kind
+    x.type.map_type.value_type.tensor_type.elem_type = TensorProto.FLOAT
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3])
+    name = "string_vocabulary" if isinstance(keys[0], str) else "int64_vocabulary"
+    graph = helper.make_graph(
+        [node("DictVectorizer", "x", "h", **{name: keys}), node("Scaler", "h", "y", offset=[0.5], scale=[2.0])],
+        "net",
+        [x],
+        [y],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    model, session = kinnor.onnx.load(proto), kinnor.onnx.InferenceSession(proto)
+    theirs = onnxruntime.InferenceSession(proto.SerializeToString())
+    assert session.get_inputs()[0].type == theirs.get_inputs()[0].type
+    other = "none" if isinstance(keys[0], str) else 99
+    for given in ({keys[0]: 2.5, keys[2]: -1.0}, {keys[1]: 4.0, other: 3.0}, {keys[0]: 2.5, keys[2]: -1.0}):
+        expected = theirs.run(None, {"x": given})[0]
+        np.testing.assert_array_equal(model(given), expected)
+        np.testing.assert_array_equal(session.run(None, {"x": given})[0], expected)
+    np.testing.assert_array_equal(model(np.array([[1, 2, 3]], np.float32)), [[1, 3, 5]])
+    with pytest.raises(nn.ArgumentError, match="expected keys like"):
+        model({1.5: 2.0})
+    with pytest.raises(nn.ShapeError):
+        model(np.ones((1, 2), np.float32))
+    graph.node[1].input[0] = "x"
+    with pytest.raises(nn.UnsupportedError, match="expected one DictVectorizer"):
+        kinnor.onnx.load(helper.make_model(graph, opset_imports=opsets))
+
+
+def test_trees_with_double_thresholds_have_targets_in_single_precision():
+    """Thresholds are compared in double precision, and the targets are float32, as in ONNX Runtime."""
+    bound = np.nextafter(np.float32(1.8), np.float32(0)).astype(np.float64) + 1e-10
+    tree = node(
+        "TreeEnsembleRegressor",
+        "x",
+        "h",
+        n_targets=1,
+        nodes_treeids=[0, 0, 0],
+        nodes_nodeids=[0, 1, 2],
+        nodes_featureids=[0, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"],
+        nodes_truenodeids=[1, 0, 0],
+        nodes_falsenodeids=[2, 0, 0],
+        nodes_values_as_tensor=numpy_helper.from_array(np.array([bound, 0, 0]), "values"),
+        target_treeids=[0, 0],
+        target_nodeids=[1, 2],
+        target_ids=[0, 0],
+        target_weights_as_tensor=numpy_helper.from_array(np.array([0.1, 0.7]), "weights"),
+    )
+    x = helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["n", 1])
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, ["n", 1])
+    graph = helper.make_graph([tree, helper.make_node("Cast", ["h"], ["y"], to=TensorProto.DOUBLE)], "net", [x], [y])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    rows = np.array([[bound], [bound + 1e-11], [bound - 1e-11]])
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": rows})[0]
+    np.testing.assert_array_equal(kinnor.onnx.load(proto)(rows), expected)
+    np.testing.assert_array_equal(expected, np.array([[0.1], [0.7], [0.1]], np.float32))
+
+
+def test_linear_classifiers_have_as_many_classes_as_intercepts():
+    """Further coefficients are ignored, as in ONNX Runtime. Too few are refused."""
+    for n_features, more in ((2, 0), (2, 6), (4, 0)):
+        attributes = {
+            "coefficients": real(3 * n_features + more).tolist(),
+            "intercepts": real(3).tolist(),
+            "classlabels_ints": [5, 6, 7],
+            "post_transform": "SOFTMAX",
+        }
+        made = node("LinearClassifier", "x", "label scores", **attributes)
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", n_features])
+        outputs = [
+            helper.make_tensor_value_info("label", TensorProto.INT64, ["n"]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", 3]),
+        ]
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 3)]
+        proto = helper.make_model(helper.make_graph([made], "net", [x], outputs), opset_imports=opsets, ir_version=8)
+        theirs = onnxruntime.InferenceSession(proto.SerializeToString())
+        for feed in feeds(n_features):
+            for y, expected in zip(kinnor.onnx.load(proto)(**feed), theirs.run(None, feed), strict=True):
+                np.testing.assert_allclose(y, expected, rtol=1e-5)
+    proto.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 5
+    with pytest.raises(kinnor.onnx.OnnxError, match="expected 15 coefficients, got 12"):
+        kinnor.onnx.load(proto)(real(2, 5))

@@ -17,7 +17,8 @@ from .read.reading import ModelMetadata, NodeArg
 from .read.values import OnnxError
 from .run.binding import IOBinding, OrtValue
 from .run.network import Model, load
-from .run.session import ExecutionMode, GraphOptimizationLevel, InferenceSession, RunOptions, SessionOptions
+from .run.options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
+from .run.session import InferenceSession
 from .write.saving import save
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExecutionMode",
+    "ExecutionOrder",
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",

@@ -24,6 +24,7 @@ from .runtime import VERSION
 
 if TYPE_CHECKING:
     from types import ModuleType
+    from typing import NoReturn
 
 __all__ = ["STANDINS", "VERSION", "install"]
 
@@ -33,6 +34,9 @@ STANDINS = str(Path(__file__).parent / "_standins")
 _RUNTIME = f"{__name__}.runtime"
 """The module with all names of the package, imported on first use."""
 _PATHS = {
+    "onnxruntime.backend": f"{__name__}.backend",
+    "onnxruntime.backend.backend": f"{__name__}.backend",
+    "onnxruntime.backend.backend_rep": f"{__name__}.backend",
     "onnxruntime.capi._pybind_state": _RUNTIME,
     "onnxruntime.capi.onnxruntime_inference_collection": _RUNTIME,
     "onnxruntime.capi.onnxruntime_pybind11_state": _RUNTIME,
@@ -50,6 +54,11 @@ class Finder(MetaPathFinder):
         if name not in _PATHS:
             raise ModuleNotFoundError(f"module {name!r}: ONNX Runtime has it and Kinnor has not", name=name)
         return names.spec(name, _PATHS[name])
+
+
+def _missing(name: str) -> NoReturn:
+    """Raises AttributeError for a name that the package does not have."""
+    raise AttributeError(f"module 'onnxruntime' of Kinnor has no attribute {name!r}; docs/onnx.md says what is missing")
 
 
 def install() -> ModuleType:
@@ -73,7 +82,8 @@ def install() -> ModuleType:
     for module in (found, capi):
         module.__spec__ = ModuleSpec(module.__name__, None, is_package=True)
     vars(found).update({name: getattr(runtime, name) for name in runtime.__all__})
-    vars(found).update({"__kinnor__": kinnor.__version__, "__version__": VERSION, "capi": capi})
+    vars(found).update({"__file__": __file__, "__kinnor__": kinnor.__version__, "__version__": VERSION, "capi": capi})
+    found.__getattr__ = _missing  # type: ignore[method-assign]
     sys.modules.update({"onnxruntime": found, "onnxruntime.capi": capi})
     sys.meta_path.insert(0, Finder())
     # Processes that `multiprocessing` spawns get this path, and find there what puts the name into place.

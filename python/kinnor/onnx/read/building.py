@@ -21,10 +21,10 @@ from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, ch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from ...rewrite.folding import Folding
     from .following import Following
+    from .tensors import Folder
     from .values import Row
 
 __all__ = ["Builder", "constant", "outputs_of"]
@@ -90,7 +90,7 @@ class Builder:
         watched: Integer variables of the last built graph that may become too large for float64, by name in errors.
     """
 
-    def __init__(self, proto: Any, folder: Path | None, constants: Mapping[str, Value]) -> None:
+    def __init__(self, proto: Any, folder: Folder | None, constants: Mapping[str, Value]) -> None:
         self._graph = proto.graph
         self._folder = folder
         self._versions = reading.versions_of(proto)

@@ -5,19 +5,22 @@ The length of a sequence, and the presence of a value, are fixed while a graph i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..._core import CallError, ShapeError, UnsupportedError, Variable
+from ..._core import ArgumentError, CallError, ShapeError, UnsupportedError, Variable
 from .values import OnnxError, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = [
+    "NEW_STRINGS",
     "Absent",
     "InputType",
     "Items",
@@ -30,6 +33,9 @@ __all__ = [
     "parts",
     "words_of",
 ]
+
+NEW_STRINGS: ContextVar[dict[str, int]] = ContextVar("NEW_STRINGS")
+"""Strings among the inputs of the running call that the model does not contain, with their order."""
 
 
 class Items(Value):
@@ -80,7 +86,8 @@ class Words(Value):
     """A tensor of strings: the places of its elements in a vocabulary.
 
     Args:
-        places: The places. A string that is not in the vocabulary has the place after the last.
+        places: The places. Strings that are not in the vocabulary have the places after the last, in the order of
+            `NEW_STRINGS`.
         vocabulary: The strings.
     """
 
@@ -118,9 +125,10 @@ class Words(Value):
             OnnxError: If a string is not in the vocabulary.
         """
         at = places.astype(np.int64)
-        if at.size and int(at.max()) >= len(self.vocabulary):
-            raise OnnxError("expected strings that the model contains as outputs, got others, which came as inputs")
-        return np.asarray([*self.vocabulary, ""], object)[:-1][at]
+        texts = [*self.vocabulary, *NEW_STRINGS.get({})]
+        if at.size and int(at.max()) >= len(texts):
+            raise OnnxError("expected strings of the model or of this call as outputs, got those of another call")
+        return np.asarray([*texts, ""], object)[:-1][at]
 
 
 def words_of(array: NDArray[Any]) -> Words:
@@ -190,6 +198,7 @@ class InputType(NamedTuple):
         is_sequence: Whether it is a sequence of such tensors.
         is_optional: Whether it may be absent.
         vocabulary: The places of strings, for an input of strings.
+        keys: The keys of a dictionary, whose values are a row.
     """
 
     dtype: np.dtype[Any]
@@ -197,6 +206,7 @@ class InputType(NamedTuple):
     is_sequence: bool = False
     is_optional: bool = False
     vocabulary: Mapping[str, int] | None = None
+    keys: tuple[int | str, ...] | None = None
 
     def checked(self, name: str, x: Any) -> Any:
         """Checks an argument against this type.
@@ -210,6 +220,7 @@ class InputType(NamedTuple):
 
         Raises:
             CallError: If a required input is None, or a sequence is not a list.
+            ArgumentError: If a dictionary has keys of another type.
             ShapeError: If a tensor has another shape.
         """
         if x is None:
@@ -220,15 +231,27 @@ class InputType(NamedTuple):
             if not isinstance(x, (list, tuple)):
                 raise CallError(f"onnx.Model: expected a list of arrays as input {name!r}, got {type(x).__name__}")
             return [self._tensor(f"{name}[{i}]", item) for i, item in enumerate(x)]
-        return self._tensor(name, x)
+        return self._tensor(name, x if self.keys is None else self._row(name, x, self.keys))
+
+    def _row(self, name: str, x: Any, keys: Sequence[int | str]) -> Any:
+        """Returns the values of a dictionary in the order of the keys. Absent values are zero, other keys ignored."""
+        if not isinstance(x, Mapping):
+            return x  # a row of values
+        kind = str if keys and isinstance(keys[0], str) else (int, np.integer)
+        if odd := [key for key in x if not isinstance(key, kind)]:
+            raise ArgumentError(f"onnx.Model: expected keys like {keys[0]!r} of input {name!r}, got {odd[0]!r}")
+        return np.array([[x.get(key, 0) for key in keys]], self.dtype)
 
     def _placed(self, name: str, x: Any) -> Any:
-        """Returns the index of each string in the vocabulary. Unknown strings get the index after the last."""
-        if isinstance(x, Variable) or x.dtype.kind not in "OSTU":
+        """Returns the index of each string in the vocabulary. Unknown strings get the indices after the last."""
+        if isinstance(x, Variable) or x.dtype.kind not in "OSTUV":
             raise CallError(f"onnx.Model: expected an array of strings as input {name!r}, got numbers")
-        places = self.vocabulary or {}
-        texts = [text.decode(errors="replace") if isinstance(text, bytes) else str(text) for text in x.ravel().tolist()]
-        return np.array([places.get(text, len(places)) for text in texts], np.int64).reshape(x.shape)
+        places, new, found = self.vocabulary or {}, NEW_STRINGS.get({}), []
+        for text in x.ravel().tolist():
+            word = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+            at = places.get(word)
+            found.append(len(places) + new.setdefault(word, len(new)) if at is None else at)
+        return np.array(found, np.int64).reshape(x.shape)
 
     def _tensor(self, name: str, x: Any) -> Any:
         """Returns an argument as an array or variable. Raises ShapeError unless it has the declared shape."""
@@ -243,16 +266,19 @@ class InputType(NamedTuple):
         return found
 
 
-def input_type(held: Any, name: str, vocabulary: Mapping[str, int] | None = None) -> InputType:
+def input_type(
+    held: Any, name: str, vocabulary: Mapping[str, int] | None = None, keys: Sequence[int | str] | None = None
+) -> InputType:
     """The type that a model declares for an input.
 
     Args:
         held: A `TypeProto`.
         name: The input, for errors.
         vocabulary: The places of the strings of the model.
+        keys: The keys of a dictionary.
 
     Raises:
-        UnsupportedError: If the type is neither a tensor nor a sequence of tensors, optional or not.
+        UnsupportedError: If the type is neither a tensor nor a sequence of tensors, optional or not, nor a dictionary.
     """
     from .tensors import dtype_of
 
@@ -263,6 +289,9 @@ def input_type(held: Any, name: str, vocabulary: Mapping[str, int] | None = None
         inner = input_type(held.sequence_type.elem_type, name)
         if not inner.is_sequence and not inner.is_optional:
             return inner._replace(is_sequence=True)
+    elif kind == "map_type" and keys is not None:
+        element = held.map_type.value_type.tensor_type.elem_type
+        return InputType(dtype_of(element), (1, len(keys)), keys=tuple(keys))
     elif kind == "tensor_type":
         tensor = held.tensor_type
         shape = None

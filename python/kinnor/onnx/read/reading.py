@@ -28,6 +28,7 @@ __all__ = [
     "has_graphs",
     "held",
     "inlined",
+    "map_keys",
     "metadata_of",
     "names_read",
     "onnx_package",
@@ -127,6 +128,30 @@ def strings_of(graph: Any) -> list[str]:
                 elif held.type == _STRING and held.name in ("default_string", "value_string"):
                     found.add(held.s)
     return sorted(text.decode(errors="replace") for text in found)
+
+
+def map_keys(graph: Any) -> dict[str, list[Any]]:
+    """Returns the keys of the dictionaries among the inputs of a graph, by input: the keys of `DictVectorizer`.
+
+    Args:
+        graph: A `GraphProto`.
+
+    Raises:
+        UnsupportedError: If other operators take a dictionary, or the keys of two of them differ.
+    """
+    found: dict[str, list[Any]] = {}
+    for held in graph.input:
+        if held.type.WhichOneof("value") != "map_type":
+            continue
+        nodes = [node for node in graph.node if held.name in node.input]
+        named = [attributes_of(node, None) for node in nodes if node.op_type == "DictVectorizer"]
+        keys = [each.get("string_vocabulary") or each.get("int64_vocabulary") or [] for each in named]
+        if len(named) < len(nodes) or not keys or keys != keys[:1] * len(keys):
+            raise UnsupportedError(
+                f"onnx.load: expected one DictVectorizer of the dictionary {held.name!r}, got others"
+            )
+        found[held.name] = [key.decode() if isinstance(key, bytes) else key for key in keys[0]]
+    return found
 
 
 def without_arrays(model: Any, moved: Container[str]) -> Any:

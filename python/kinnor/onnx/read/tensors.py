@@ -10,7 +10,7 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,32 @@ from .values import OnnxError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["array_of", "attributes_of", "dtype_of", "has_graphs", "onnx_package"]
+__all__ = ["Folder", "array_of", "attributes_of", "dtype_of", "has_graphs", "onnx_package"]
 
 
 _NUMBERS = {1: "float_data", 6: "int32_data", 7: "int64_data", 11: "double_data"}
 """The fields of numbers that are no bytes, by element type."""
+
+
+class Folder(NamedTuple):
+    """The folder of a model, which the files of its tensors must be in.
+
+    Attributes:
+        path: The folder, from which names of files begin.
+        target: The folder that the file of the model is in if it is a symbolic link; else None.
+    """
+
+    path: Path
+    target: Path | None = None
+
+    @classmethod
+    def of(cls, model: Path) -> Folder:
+        """Returns the folder of a model's file.
+
+        Args:
+            model: The file.
+        """
+        return cls(model.parent, Path(os.path.realpath(model)).parent if model.is_symlink() else None)
 
 
 def onnx_package(op: str) -> Any:
@@ -61,7 +82,7 @@ def dtype_of(element_type: int) -> np.dtype[Any]:
     return found
 
 
-def array_of(tensor: Any, folder: Path | None, content: bytes | None = None) -> NDArray[Any]:
+def array_of(tensor: Any, folder: Folder | None, content: bytes | None = None) -> NDArray[Any]:
     """The array that a tensor holds.
 
     Args:
@@ -112,16 +133,18 @@ def _strings(tensor: Any) -> NDArray[Any]:
     return found.reshape(tuple(tensor.dims))
 
 
-def _outside(tensor: Any, folder: Path | None, size: int) -> bytes:
+def _outside(tensor: Any, folder: Folder | None, size: int) -> bytes:
     """Returns the bytes of a tensor that is stored in another file. Refuses files outside of the model's folder."""
     entries = {held.key: held.value for held in tensor.external_data}
     where = f"onnx.load: tensor {tensor.name!r}"
     location = entries.get("location", "")
     if folder is None or not location or "\0" in location:
         raise OnnxError(f"{where}: expected a file in the folder of the model, got {location!r}")
-    root = Path(os.path.realpath(folder))
+    root = Path(os.path.realpath(folder.path))
     path = Path(os.path.realpath(root / location))
-    if Path(location).is_absolute() or not path.is_relative_to(root) or not path.is_file():
+    # A link to the model, as in caches of downloads, stands for its file: tensors are linked to the files beside that.
+    is_inside = path.is_relative_to(root) or (folder.target is not None and path.is_relative_to(folder.target))
+    if Path(location).is_absolute() or not is_inside or not path.is_file():
         raise OnnxError(f"{where}: expected a file in the folder of the model, got {location!r}")
     try:
         offset, length = int(entries.get("offset") or 0), int(entries.get("length") or size)
@@ -155,7 +178,7 @@ def has_graphs(node: Any) -> bool:
     return node.op_type != "Constant" and any(held.type in _GRAPHS for held in node.attribute)
 
 
-def attributes_of(node: Any, folder: Path | None) -> dict[str, Any]:
+def attributes_of(node: Any, folder: Folder | None) -> dict[str, Any]:
     """The attributes of a node, as Python values; tensors as arrays.
 
     Args:

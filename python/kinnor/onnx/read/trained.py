@@ -11,9 +11,10 @@ from . import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from .tensors import Folder
 
 __all__ = ["Uses", "constant_nodes"]
 
@@ -151,7 +152,7 @@ def _is_mask(array: NDArray[Any]) -> bool:
     return bool(hides.any() and (array[~hides] == 0).all())
 
 
-def constant_nodes(graph: Any, uses: Uses, folder: Path | None) -> dict[str, NDArray[Any]]:
+def constant_nodes(graph: Any, uses: Uses, folder: Folder | None) -> dict[str, NDArray[Any]]:
     """The parameters among a graph's `Constant` nodes: arrays by output name.
 
     Args:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._core import ShapeError, UnsupportedError
+from ..._core import ArgumentError, DTypeError, ShapeError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from .session import InferenceSession, RunOptions
+    from ..read.reading import NodeArg
+    from .options import RunOptions
+    from .session import InferenceSession
 
 __all__ = ["IOBinding", "OrtValue", "check_device", "element_type_of", "type_of"]
 
@@ -69,6 +71,50 @@ class OrtValue:
         """
         check_device(device_type)
         return cls(np.zeros(tuple(shape), element_type_of(element_type)))
+
+    @classmethod
+    def ortvalue_from_numpy_with_onnx_type(cls, data: Any, onnx_element_type: int) -> OrtValue:
+        """Returns an array as a value of a type that NumPy may lack. The memory is shared.
+
+        Args:
+            data: The array, whose elements have the size of the type.
+            onnx_element_type: The number that ONNX gives the type.
+
+        Raises:
+            DTypeError: If the elements have another size.
+        """
+        array, wanted = np.asarray(data), element_type_of(onnx_element_type)
+        if array.dtype.itemsize != wanted.itemsize:
+            raise DTypeError(f"OrtValue: expected elements of the size of {wanted}, got {array.dtype}")
+        return cls(array.view(wanted))
+
+    @classmethod
+    def from_dlpack(cls, data: Any, is_bool_tensor: bool = False) -> OrtValue:
+        """Returns an array of another library, or a DLPack capsule, as a value. The memory is shared.
+
+        Args:
+            data: The object with `__dlpack__`, or the capsule.
+            is_bool_tensor: Whether bytes are truth values.
+        """
+        array = np.from_dlpack(data if hasattr(data, "__dlpack__") else _Capsule(data))
+        return cls(array.view(np.bool_) if is_bool_tensor and array.dtype == np.uint8 else array)
+
+    def __dlpack__(self, **named: Any) -> Any:
+        """Returns the array for other libraries, as the DLPack protocol says."""
+        return np.asarray(self._content).__dlpack__(**named)
+
+    to_dlpack = __dlpack__
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns the numbers that DLPack gives the CPU."""
+        return (1, 0)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Returns the array for NumPy."""
+        found = np.asarray(self._content)
+        if dtype is not None and found.dtype != dtype:
+            return found.astype(dtype)
+        return found.copy() if copy else found
 
     def numpy(self) -> Any:
         """Returns the array."""
@@ -134,16 +180,32 @@ class OrtValue:
         held[...] = np_arr
 
 
-def check_device(device: str) -> None:
+class _Capsule:
+    """A DLPack capsule of the CPU as an object that NumPy takes."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        """Returns the capsule."""
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Returns the numbers that DLPack gives the CPU."""
+        return (1, 0)
+
+
+def check_device(device: Any) -> None:
     """Raises UnsupportedError if a device is not the CPU.
 
     Args:
-        device: Its name in ONNX Runtime.
+        device: Its name in ONNX Runtime, or an object with this name.
 
     Raises:
         UnsupportedError: If it is another one.
     """
-    if device.lower() != "cpu":
+    device = getattr(device, "name", device)
+    if str(device).lower() != "cpu":
         raise UnsupportedError(f"kinnor.onnx: expected the device 'cpu', got {device!r}")
 
 
@@ -194,7 +256,11 @@ class IOBinding:
         Args:
             name: The input.
             arr_on_cpu: The array, which is read in each run.
+
+        Raises:
+            ArgumentError: If there is no such input.
         """
+        self._check(name, self._session.get_inputs(), "input")
         self._given[name] = arr_on_cpu
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
@@ -203,7 +269,11 @@ class IOBinding:
         Args:
             name: The input.
             ortvalue: The value, which is read in each run.
+
+        Raises:
+            ArgumentError: If there is no such input.
         """
+        self._check(name, self._session.get_inputs(), "input")
         self._given[name] = ortvalue
 
     def bind_input(
@@ -221,8 +291,10 @@ class IOBinding:
 
         Raises:
             UnsupportedError: If the device is not the CPU.
+            ArgumentError: If there is no such input.
         """
         check_device(device_type)
+        self._check(name, self._session.get_inputs(), "input")
         self._given[name] = _array_at(buffer_ptr, shape, element_type_of(element_type))
 
     def bind_output(
@@ -246,8 +318,10 @@ class IOBinding:
 
         Raises:
             UnsupportedError: If the device is not the CPU.
+            ArgumentError: If there is no such output.
         """
         check_device(device_type)
+        self._check(name, self._session.get_outputs(), "output")
         is_given = buffer_ptr is not None and shape is not None and element_type is not None
         self._wanted[name] = _array_at(buffer_ptr, shape, element_type_of(element_type)) if is_given else None
 
@@ -257,7 +331,11 @@ class IOBinding:
         Args:
             name: The output.
             ortvalue: The value, of the type and shape of the output.
+
+        Raises:
+            ArgumentError: If there is no such output.
         """
+        self._check(name, self._session.get_outputs(), "output")
         self._wanted[name] = ortvalue
 
     def clear_binding_inputs(self) -> None:
@@ -283,9 +361,16 @@ class IOBinding:
         """Returns the arrays of the last run."""
         return [value.numpy() for value in self._made]
 
+    def _check(self, name: str, among: Sequence[NodeArg], kind: str) -> None:
+        """Raises ArgumentError if no input or output has a name."""
+        if name not in [held.name for held in among]:
+            raise ArgumentError(f"IOBinding: expected the name of an {kind}, got {name!r}")
+
     def _run(self, run_options: RunOptions | None) -> None:
         """Runs the session on the bound inputs, and stores the outputs in the bound arrays."""
-        found = self._session.run(list(self._wanted), self._given, run_options) if self._wanted else []
+        if not self._wanted:
+            raise ArgumentError("IOBinding: expected an output that is bound, got none")
+        found = self._session.run(list(self._wanted), self._given, run_options)
         made = []
         for target, y in zip(self._wanted.values(), found, strict=True):
             if target is None:

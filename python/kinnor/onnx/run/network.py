@@ -17,20 +17,33 @@ from ...rewrite.folding import Folding
 from ..read import reading
 from ..read.array_function import DIFFERENTIATES
 from ..read.building import Builder, outputs_of
-from ..read.containers import Absent, InputType, Items, Maps, Words, counts, entered, input_type, leaves, parts
+from ..read.containers import (
+    NEW_STRINGS,
+    Absent,
+    InputType,
+    Items,
+    Maps,
+    Words,
+    counts,
+    entered,
+    input_type,
+    leaves,
+    parts,
+)
 from ..read.following import Following
 from ..read.reading import described, metadata_of
+from ..read.tensors import Folder
 from ..read.values import MOST_FIXED, NeedsValuesError, OnnxError, Value
 from .stages import StageEndsError, Stages, readable
 from .static_graph import ShapeCache, StaticGraph
 from .weights import Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..read.message import TensorFile
 
-__all__ = ["Model", "load"]
+__all__ = ["Model", "load", "loaded"]
 
 _WITH_LEVELS = ("QGemm", "QuantizeLinear")
 """Operators that quantize with a constant scale."""
@@ -72,7 +85,8 @@ class Model(LoadedNetwork[StaticGraph]):
         OnnxError: If the model is malformed.
     """
 
-    def __init__(self, proto: Any, folder: Path | None = None, tensors: TensorFile | None = None) -> None:
+    def __init__(self, proto: Any, folder: Path | Folder | None = None, tensors: TensorFile | None = None) -> None:
+        folder = Folder(folder) if isinstance(folder, Path) else folder
         proto = reading.inlined(proto)
         reading.check(proto)
         graph = proto.graph
@@ -80,8 +94,12 @@ class Model(LoadedNetwork[StaticGraph]):
         constants = self._weights.constants
         vocabulary = {text: at for at, text in enumerate(reading.strings_of(graph))}
         given = [held for held in graph.input if held.name not in constants]
-        self._types: dict[str, InputType] = {held.name: input_type(held.type, held.name, vocabulary) for held in given}
+        keys = reading.map_keys(graph)
+        self._types: dict[str, InputType] = {
+            held.name: input_type(held.type, held.name, vocabulary, keys.get(held.name)) for held in given
+        }
         super().__init__("onnx.Model", list(self._types), [held.name for held in graph.output], ShapeCache())
+        self._takes_strings = any(held.vocabulary is not None for held in self._types.values())
         self.input_info = tuple(map(described, given))
         self.output_info = tuple(map(described, graph.output))
         self.metadata = metadata_of(proto)
@@ -156,8 +174,8 @@ class Model(LoadedNetwork[StaticGraph]):
         """Compute the outputs.
 
         Args:
-            args: The inputs, in the order of `inputs`: arrays or variables, lists of them for sequences, and None for
-                absent optional values.
+            args: The inputs, in the order of `inputs`: arrays or variables, lists of them for sequences, dictionaries
+                for tables of features, and None for absent optional values.
             named: Further inputs by name.
 
         Returns:
@@ -188,6 +206,8 @@ class Model(LoadedNetwork[StaticGraph]):
                     finally:
                         pool.give(graph)
         given = self._given(args, named)
+        if self._takes_strings:
+            NEW_STRINGS.set({})
         given = {name: self._types[name].checked(name, given[name]) for name in self.inputs}
         tensors = parts(given)
         if any(isinstance(x, Variable) for x in tensors.values()):
@@ -378,16 +398,39 @@ def load(path: str | os.PathLike[str] | bytes | Any, folder: str | os.PathLike[s
         >>> model.input_info
         (NodeArg(name='x', type='tensor(float)', shape=['batch', 3]),)
     """
+    return loaded(path, folder, lambda proto: proto)
+
+
+def loaded(
+    path: str | os.PathLike[str] | bytes | Any, folder: str | os.PathLike[str] | None, change: Callable[[Any], Any]
+) -> Model:
+    """Read a network from an ONNX file and change it before it is checked.
+
+    Args:
+        path: As of `load`.
+        folder: As of `load`.
+        change: Function from the `ModelProto` to the one to use.
+
+    Returns:
+        The model.
+
+    Raises:
+        UnsupportedError: As of `load`.
+        OnnxError: As of `load`.
+        OSError: As of `load`.
+        CallError: As of `load`.
+        ImportError: As of `load`.
+    """
     where = None if folder is None else Path(folder)
 
     def read(path: Path) -> Model:
         """Reads and checks the model."""
         proto, tensors = reading.read(path)
-        return Model(proto, where or path.parent, tensors)
+        return Model(change(proto), where or Folder.of(path), tensors)
 
     source = os.fspath(path) if isinstance(path, (str, os.PathLike)) else None
     try:
-        return Model(reading.held(path), where) if source is None else steadily("onnx.load", Path(source), read)
+        return Model(change(reading.held(path)), where) if source is None else steadily("onnx.load", Path(source), read)
     except (Error, OSError, ImportError):
         raise
     except Exception as error:

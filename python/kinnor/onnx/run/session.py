@@ -6,165 +6,30 @@ Knows models; knows no graphs and no operators.
 from __future__ import annotations
 
 import threading
-from enum import IntEnum
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._core import ArgumentError, CallError, DTypeError, UnsupportedError, set_num_threads
+from ..._core import CallError, DTypeError, set_num_threads
+from ..read.reading import described
+from ..read.replacing import fill_files, fix_lengths, replace_initializers, with_arrays
+from ..read.tensors import onnx_package
+from ..read.values import OnnxError
 from .binding import IOBinding, OrtValue, type_of
-from .network import load
+from .network import loaded
+from .options import RunOptions, SessionOptions
+from .profiling import Profile
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ..read.reading import ModelMetadata, NodeArg
 
-__all__ = ["ExecutionMode", "GraphOptimizationLevel", "InferenceSession", "RunOptions", "SessionOptions"]
-
-
-class GraphOptimizationLevel(IntEnum):
-    """Levels of graph rewriting in ONNX Runtime. Kinnor accepts them and always does its own."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
-
-
-class ExecutionMode(IntEnum):
-    """Ways of running nodes in ONNX Runtime. Kinnor accepts them and ignores them."""
-
-    ORT_SEQUENTIAL = 0
-    ORT_PARALLEL = 1
-
-
-class _Entries:
-    """Settings by name, which are kept and not read."""
-
-    def __init__(self) -> None:
-        self._entries: dict[str, str] = {}
-
-    def _add_entry(self, key: str, value: str) -> None:
-        """Add a setting by name.
-
-        Args:
-            key: Its name.
-            value: Its value.
-        """
-        self._entries[key] = value
-
-    def _entry(self, key: str) -> str:
-        """Returns a setting that was added.
-
-        Args:
-            key: Its name.
-
-        Raises:
-            ArgumentError: If it was not added.
-        """
-        if key not in self._entries:
-            raise ArgumentError(f"{type(self).__name__}: expected a setting that was added, got {key!r}")
-        return self._entries[key]
-
-
-class SessionOptions(_Entries):
-    """Settings of a session.
-
-    `intra_op_num_threads` is read: a session sets the number of threads of the process to it, unless it is 0.
-    The entry `session.model_external_initializers_file_folder_path` names the folder of external data for models in
-    memory. The other settings are accepted and ignored.
-
-    Example:
-        >>> import kinnor as nn
-        >>> options = nn.onnx.SessionOptions()
-        >>> options.intra_op_num_threads = 1
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.enable_cpu_mem_arena = True
-        self.enable_mem_pattern = True
-        self.enable_mem_reuse = True
-        self.enable_profiling = False
-        self.execution_mode = ExecutionMode.ORT_SEQUENTIAL
-        self.execution_order = 0
-        self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
-        self.inter_op_num_threads = 0
-        self.intra_op_num_threads = 0
-        self.log_severity_level = -1
-        self.log_verbosity_level = 0
-        self.logid = ""
-        self.optimized_model_filepath = ""
-        self.profile_file_prefix = "onnxruntime_profile_"
-        self.use_deterministic_compute = False
-        self.use_per_session_threads = True
-
-    add_session_config_entry = _Entries._add_entry
-    get_session_config_entry = _Entries._entry
-
-    def add_free_dimension_override_by_name(self, name: str, length: int) -> None:
-        """Accepts the length of an open axis. Lengths follow from the arrays of each call.
-
-        Args:
-            name: The name of the axis.
-            length: Its length.
-        """
-
-    def add_free_dimension_override_by_denotation(self, denotation: str, length: int) -> None:
-        """Accepts the length of an open axis. Lengths follow from the arrays of each call.
-
-        Args:
-            denotation: The meaning of the axis.
-            length: Its length.
-        """
-
-    def register_custom_ops_library(self, path: str) -> None:
-        """Refuses libraries of operators, which are compiled for ONNX Runtime.
-
-        Args:
-            path: The library.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(f"SessionOptions: expected operators of docs/onnx.md, got a library of others: {path}")
-
-    def add_initializer(self, name: str, value: Any) -> None:
-        """Refuses values for initializers.
-
-        Args:
-            name: The initializer.
-            value: Its value.
-
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(f"SessionOptions: expected the initializers of the file, got another one for {name!r}")
-
-
-class RunOptions(_Entries):
-    """Settings of one run. They are accepted and ignored.
-
-    Example:
-        >>> import kinnor as nn
-        >>> options = nn.onnx.RunOptions()
-        >>> options.log_severity_level = 3
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log_severity_level = 2
-        self.log_verbosity_level = 0
-        self.logid = ""
-        self.only_execute_path_to_fetches = False
-        self.terminate = False
-
-    add_run_config_entry = _Entries._add_entry
-    get_run_config_entry = _Entries._entry
-
+__all__ = ["InferenceSession"]
 
 _CPU = "CPUExecutionProvider"
 """The only provider, by ONNX Runtime's name."""
@@ -209,14 +74,53 @@ class InferenceSession:
         provider_options: Sequence[Mapping[Any, Any]] | None = None,
         **_: Any,
     ) -> None:
+        if not isinstance(sess_options, (SessionOptions, type(None))):
+            raise CallError(f"InferenceSession: expected SessionOptions, got {type(sess_options).__name__}")
         self._options = sess_options if sess_options is not None else SessionOptions()
         if self._options.intra_op_num_threads > 0:
             set_num_threads(self._options.intra_op_num_threads)
+        self._profile = Profile(self._options.profile_file_prefix) if self._options.enable_profiling else None
         folder = self._options._entries.get("session.model_external_initializers_file_folder_path")
-        self._model = load(path_or_bytes, folder)
+        begin = time.perf_counter_ns()
+        self._model = loaded(path_or_bytes, folder, self._changed)
+        self._note("model_loading", begin)
         self._dtypes = {name: held.dtype for name, held in self._model._types.items()}
         self._optional = {name for name, held in self._model._types.items() if held.is_optional}
         self._sequences = {name for name, held in self._model._types.items() if held.is_sequence}
+        # Initializers that a run may replace, and sessions in which some of them are inputs.
+        initial = [held for held in self._model._proto.graph.input if held.name not in self._dtypes]
+        self._initial = {held.name: described(held) for held in initial}
+        self._with_inputs: dict[frozenset[str], InferenceSession] = {}
+        if self._options.optimized_model_filepath:
+            self._write(self._options.optimized_model_filepath)
+
+    def _changed(self, proto: Any) -> Any:
+        """Returns the model with the lengths and initializers of the settings."""
+        held = self._options
+        if not (held._lengths or held._lengths_by_denotation or held._initializers or held._files):
+            return proto
+        found = type(proto)()
+        found.CopyFrom(proto)
+        fix_lengths(found, held._lengths, held._lengths_by_denotation)
+        replace_initializers(found, {name: value.numpy() for name, value in held._initializers.items()})
+        fill_files(found, held._files)
+        return found
+
+    def _write(self, path: str) -> None:
+        """Writes the model as it was read. Entries of the settings name a file for its large tensors."""
+        prefix = "session.optimized_model_external_initializers_"
+        location = self._options._entries.get(f"{prefix}file_name")
+        least = int(self._options._entries.get(f"{prefix}min_size_in_bytes", "1024"))
+        outside = {}
+        if location is not None:
+            (Path(path).parent / location).unlink(missing_ok=True)  # the package would append to it
+            outside = {"save_as_external_data": True, "location": location, "size_threshold": least}
+        onnx_package("InferenceSession").save_model(with_arrays(*self._model.written()), path, **outside)
+
+    def _note(self, name: str, begin: int) -> None:
+        """Notes the time since `begin`, if times are wanted."""
+        if self._profile is not None:
+            self._profile.note(name, begin)
 
     @property
     def model(self) -> Any:
@@ -232,8 +136,8 @@ class InferenceSession:
         return list(self._model.output_info)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """Returns the initializers that a run may replace: none."""
-        return []
+        """Returns the initializers that a run may replace: the initializers that the file lists among its inputs."""
+        return list(self._initial.values())
 
     def get_modelmeta(self) -> ModelMetadata:
         """Returns what the file says of the model."""
@@ -272,8 +176,8 @@ class InferenceSession:
 
         Args:
             output_names: The outputs that are wanted; all if there are none.
-            input_feed: Arrays by the names of the inputs; lists of arrays for sequences.
-            run_options: Accepted and ignored.
+            input_feed: Arrays by the names of the inputs; lists of arrays for sequences, dictionaries for tables.
+            run_options: Settings of this run.
 
         Returns:
             The outputs as arrays, in the order of `output_names`; lists of arrays for sequences.
@@ -282,9 +186,17 @@ class InferenceSession:
             CallError: If inputs are missing, or there are no inputs and outputs of these names.
             DTypeError: If an input has another element type than the file says.
             ShapeError: If an input has another shape.
-            OnnxError: If the network cannot be computed for these inputs.
+            OnnxError: If the network cannot be computed for these inputs, or `run_options` ends the run.
         """
         model = self._model
+        if not isinstance(input_feed, Mapping):
+            raise CallError(f"InferenceSession.run: expected inputs by name, got {type(input_feed).__name__}")
+        if not isinstance(run_options, (RunOptions, type(None))):
+            raise CallError(f"InferenceSession.run: expected RunOptions, got {type(run_options).__name__}")
+        if run_options is not None and run_options.terminate:
+            raise OnnxError("InferenceSession.run: expected options that let it run, got some with `terminate`")
+        if self._initial and (replaced := frozenset(name for name in input_feed if name in self._initial)):
+            return self._session_with(replaced).run(output_names, input_feed, run_options)
         if isinstance(output_names, str):
             raise CallError(f"InferenceSession.run: expected a list of names of outputs, got {output_names!r}")
         missing = [name for name in model.inputs if name not in input_feed and name not in self._optional]
@@ -297,17 +209,28 @@ class InferenceSession:
         odd = [name for name in wanted if name not in model.outputs]
         if odd:
             raise CallError(f"InferenceSession.run: expected outputs of {model.outputs}, got {odd[0]!r}")
+        begin = time.perf_counter_ns()
         found = model(*(self._checked(name, input_feed.get(name)) for name in model.inputs))
+        self._note("model_run", begin)
         made = dict(zip(model.outputs, found if len(model.outputs) > 1 else (found,), strict=True))
         return [made[name] for name in wanted]
+
+    def _session_with(self, names: frozenset[str]) -> InferenceSession:
+        """Returns a session in which initializers are inputs. Their values are in the feed of each run."""
+        found = self._with_inputs.get(names)
+        if found is None:
+            proto, arrays = self._model.written()
+            found = InferenceSession(with_arrays(proto, {key: x for key, x in arrays.items() if key not in names}))
+            self._with_inputs[names] = found
+        return found
 
     def _checked(self, name: str, x: Any) -> Any:
         """Returns an input as an array of the element type of the file."""
         x = x.numpy() if isinstance(x, OrtValue) else x
-        if x is None or name in self._sequences:
+        if x is None or name in self._sequences or self._model._types[name].keys is not None:
             return x
         wanted, array = self._dtypes[name], np.asarray(x)
-        if array.dtype == wanted or (wanted.kind == "O" and array.dtype.kind in "STU"):
+        if array.dtype == wanted or (wanted.kind == "O" and array.dtype.kind in "STUV"):
             return array
         if array.dtype.newbyteorder("=") == wanted or not isinstance(x, (np.ndarray, np.generic)):
             return array.astype(wanted)
@@ -372,9 +295,17 @@ class InferenceSession:
         iobinding._run(run_options)
 
     def end_profiling(self) -> str:
-        """Returns the name of the file of times: none is written."""
-        return ""
+        """Writes the times of the session to a file, which trace viewers show.
+
+        Returns:
+            The path of the file; empty if `enable_profiling` was not set.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        profile, self._profile = self._profile, None
+        return "" if profile is None else profile.written()
 
     def get_profiling_start_time_ns(self) -> int:
-        """Returns 0: nothing is profiled."""
-        return 0
+        """Returns the time in nanoseconds at which profiling began, or 0."""
+        return 0 if self._profile is None else self._profile.start

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from ..read.tensors import Folder
+
 
 __all__ = ["Originals", "Weights"]
 
@@ -147,7 +149,7 @@ class Weights:
         moved: The arrays that were moved out of `Constant` nodes, by name.
     """
 
-    def __init__(self, proto: Any, folder: Path | None, tensors: TensorFile | None) -> None:
+    def __init__(self, proto: Any, folder: Folder | None, tensors: TensorFile | None) -> None:
         graph = proto.graph
         self.constants: dict[str, Value] = {}
         self.parameters: OrderedDict[str, Variable] = OrderedDict()

@@ -15,6 +15,8 @@ from .building import expand, per_channel, reshape
 from .normalization import standardized
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from ..values import Node
@@ -303,12 +305,31 @@ ATTENTION: dict[tuple[str, str], Row] = {
 
 def _embedded(node: Node) -> list[Any]:
     """Builds `EmbedLayerNormalization`."""
-    places = node.static(8) if node.has(8) else np.arange(node.value(0).shape[1])[None]
-    h = F.embed(node.x(0), node.x(2)) + F.embed(Variable.from_numpy_array(places.astype(np.int64)), node.x(3))
+    places = node.static(8) if node.has(8) else None
+    return _sum_of_embeddings(node, lambda i: node.x(i), places)
+
+
+def _embedded_levels(node: Node) -> list[Any]:
+    """Builds `QEmbedLayerNormalization`, whose tables are 8-bit levels with a scale and a zero point each."""
+
+    def table(i: int) -> Variable:
+        """Returns the numbers of a table of levels."""
+        levels, scale = node.static(i).astype(np.float32), np.float32(node.static(i + 6))
+        return Variable.from_numpy_array((levels - np.float32(node.static(i + 11))) * scale)
+
+    return _sum_of_embeddings(node, table, None)
+
+
+def _sum_of_embeddings(node: Node, table: Callable[[int], Variable], places: Any) -> list[Any]:
+    """Returns the normalized sum of the embeddings of words, places and segments, the lengths, and the sum."""
+    places = np.arange(node.value(0).shape[1])[None] if places is None else places
+    h = F.embed(node.x(0), table(2)) + F.embed(Variable.from_numpy_array(places.astype(np.int64)), table(3))
     if node.has(1) and node.has(4):
-        h = h + F.embed(node.x(1), node.x(4))
-    y = standardized(h, [2], node.get("epsilon", 1e-12))[0] * node.x(5) + node.x(6)
-    counted = F.sum(node.x(7), axis=[1]) if node.has(7) else F.constant(0.0, (h.shape[0],))
+        h = h + F.embed(node.x(1), table(4))
+    y = standardized(h, [2], node.get("epsilon", 1e-12))[0] * table(5) + table(6)
+    counted = Value(np.zeros(h.shape[0], np.int32))
+    if node.has(7):
+        counted = Value(F.sum(node.x(7), axis=[1]), np.int32, sources=node.value(7).sources)
     return [y, counted, h][: node.n_outputs]
 
 
@@ -341,6 +362,7 @@ def _matmul_bits(node: Node) -> Variable:
 TRANSFORMERS: dict[tuple[str, str], Row] = {
     **ATTENTION,
     ("com.microsoft", "EmbedLayerNormalization"): Row(_embedded, dtype=np.float32),
+    ("com.microsoft", "QEmbedLayerNormalization"): Row(_embedded_levels, dtype=np.float32),
     ("com.microsoft", "MatMulNBits"): Row(_matmul_bits),
 }
 """One row for each operator."""

@@ -81,6 +81,12 @@ def _imputed(node: Node) -> Value:
     return _computed(node, compute, x.shape, x.dtype)
 
 
+def _dictionary(node: Node) -> Value:
+    """Builds `DictVectorizer`. The dictionary is a row of values already, in the order of the attribute's keys."""
+    x = node.value(0)
+    return Value(x.static()) if x.known else Value(F.identity(x.variable), x.dtype, sources=x.sources)
+
+
 def _vector(node: Node) -> Variable:
     """Builds `FeatureVectorizer`."""
     parts = []
@@ -167,7 +173,11 @@ def _places_among(node: Node, keys: list[Any]) -> Value:
         known = {key: at for at, key in reversed(list(enumerate(keys)))}
         table = np.array([*[known.get(text, len(keys)) for text in x.vocabulary], len(keys)], np.int64)
         return computed_by_arrays(
-            node.operator, lambda at: [table[at.astype(np.int64)]], [x.places], [x.shape], [np.int64]
+            node.operator,
+            lambda at: [table[np.minimum(at.astype(np.int64), len(table) - 1)]],
+            [x.places],
+            [x.shape],
+            [np.int64],
         )[0]
     if any(isinstance(key, str) for key in keys):
         raise node.unsupported("expected strings, got numbers")
@@ -204,9 +214,9 @@ def _one_hot(node: Node) -> Value:
     return computed_by_arrays(node.operator, compute, [places], [shape], [np.float32])[0]
 
 
-def _linear_scores(node: Node, n: int) -> Callable[[NDArray[Any]], NDArray[Any]]:
-    """Returns the function from rows of features to `n` linear scores."""
-    weight = _numbers(node, "coefficients").reshape(n, -1)
+def _linear_scores(node: Node, n: int, n_weights: int | None = None) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Returns the function from rows of features to `n` linear scores, with the first of the coefficients."""
+    weight = _numbers(node, "coefficients")[:n_weights].reshape(n, -1)
     held = _numbers(node, "intercepts")
     bias = held if held.size else np.zeros(1, np.float32)
     return lambda x: _rows(x).astype(np.float32) @ weight.T + bias
@@ -227,9 +237,12 @@ def _linear_regressor(node: Node) -> Value:
 def _linear_classifier(node: Node) -> list[Value]:
     """Builds `LinearClassifier`."""
     labels = node.get("classlabels_strings") or node.get("classlabels_ints") or []
-    n_features = node.value(0).shape[-1]
-    n = len(node.get("coefficients")) // (n_features or 1)
-    scores = _linear_scores(node, n)
+    n_features, n_weights = node.value(0).shape[-1], len(node.get("coefficients"))
+    # As in ONNX Runtime: there are as many classes as intercepts, and further coefficients are ignored.
+    n = len(node.get("intercepts") or []) or n_weights // (n_features or 1)
+    if n * n_features > n_weights:
+        raise OnnxError(f"LinearClassifier: expected {n * n_features} coefficients, got {n_weights}")
+    scores = _linear_scores(node, n, n * n_features)
     is_single = n == 1 and len(labels) == 2
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
@@ -366,6 +379,7 @@ CLASSICAL: dict[tuple[str, str], Row] = {
     ("ai.onnx.ml", "ArrayFeatureExtractor"): Row(_extracted),
     ("ai.onnx.ml", "Binarizer"): Row(_binarized),
     ("ai.onnx.ml", "CategoryMapper"): Row(_category, takes_words=True),
+    ("ai.onnx.ml", "DictVectorizer"): Row(_dictionary),
     ("ai.onnx.ml", "FeatureVectorizer"): Row(_vector, dtype=np.float32),
     ("ai.onnx.ml", "Imputer"): Row(_imputed),
     ("ai.onnx.ml", "LabelEncoder"): Row(_encoded, takes_words=True),

@@ -9,11 +9,14 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
+from ..array_function import computed_by_arrays
 from ..values import TRACE, OnnxError, Row, Value, check_size, note_lengths
 from .building import expand, reshape
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from ..values import Node
 
@@ -266,15 +269,29 @@ def _gather_nd(node: Node) -> Variable:
     return F.gather_nd(x, chosen)
 
 
-def _check_reduction(node: Node) -> None:
-    """Raises UnsupportedError for reductions other than none and add."""
-    if node.get("reduction", "none") not in ("none", "add"):
-        raise node.unsupported(f"expected the reduction none or add, got {node.get('reduction')}")
+_REDUCTIONS = {"mul": np.multiply, "max": np.maximum, "min": np.minimum}
+"""Reductions of elements at equal places, which have no gradient here."""
+
+
+def _reduced(node: Node, places: Callable[[NDArray[Any]], tuple[NDArray[Any], ...]]) -> Value:
+    """Returns the first input, reduced with the third one at places that follow from the second one."""
+    kind = node.get("reduction")
+    if kind not in _REDUCTIONS:
+        raise node.unsupported(f"expected the reduction none, add, {', '.join(_REDUCTIONS)}, got {kind}")
+
+    def compute(x: NDArray[Any], indices: NDArray[Any], updates: NDArray[Any]) -> list[NDArray[Any]]:
+        """Reduces elements one after another, as places may be equal."""
+        y = np.array(x)
+        _REDUCTIONS[kind].at(y, places(indices.astype(np.int64)), updates)
+        return [y]
+
+    x = node.value(0)
+    inputs = [node.value(i) for i in range(3)]
+    return computed_by_arrays(node.operator, compute, inputs, [x.shape], [x.dtype])[0]
 
 
 def _scattered(node: Node, indices: Variable) -> Variable:
     """The first input with the third one stored at, or added to, indices (n, ...)."""
-    _check_reduction(node)
     x, updates = node.value(0), node.x(2)
     if node.get("reduction", "none") != "add":
         return F.scatter_nd(updates, indices, out=F.identity(x.variable))
@@ -282,15 +299,25 @@ def _scattered(node: Node, indices: Variable) -> Variable:
     return sums if x.known and not np.any(x.static()) else x.variable + sums
 
 
-def _scatter_nd(node: Node) -> Variable:
+def _scatter_nd(node: Node) -> Variable | Value:
     """Builds `ScatterND`."""
+    if node.get("reduction", "none") not in ("none", "add"):
+        return _reduced(node, lambda indices: tuple(np.moveaxis(indices, -1, 0)))
     return _scattered(node, node.value(1).last_axis_first)
 
 
-def _scatter_elements(node: Node) -> Variable:
+def _scatter_elements(node: Node) -> Variable | Value:
     """Builds `Scatter` and `ScatterElements`."""
     shape = node.value(0).shape
-    return _scattered(node, _along(_before_repeats(node, 2, shape), node.get("axis", 0) % len(shape)))
+    axis = node.get("axis", 0) % len(shape)
+    if node.get("reduction", "none") not in ("none", "add"):
+
+        def places(indices: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+            """Returns the index of each element along each axis."""
+            return tuple(indices if k == axis else np.asarray(at) for k, at in enumerate(np.indices(indices.shape)))
+
+        return _reduced(node, places)
+    return _scattered(node, _along(_before_repeats(node, 2, shape), axis))
 
 
 def _tile(node: Node) -> Variable:

@@ -176,14 +176,14 @@ def _regressor(node: Node) -> Value:
     aggregate = node.get("aggregate_function", "SUM")
     base = _numbers(node, "base_values")
     shift = np.zeros(n_targets) if base is None or not base.size else base.astype(np.float64)
-    dtype = np.float64 if node.get("nodes_values_as_tensor") is not None else np.float32
 
     def compute(x: NDArray[Any]) -> list[NDArray[Any]]:
-        """Returns the targets of each row."""
-        y = (trees.sums(_rows(x), aggregate) + shift).astype(dtype)
+        """Returns the targets of each row, in float32 for thresholds of any type."""
+        y = (trees.sums(_rows(x), aggregate) + shift).astype(np.float32)
         return [transformed(node, y) if n_targets > 1 or node.get("post_transform") == "PROBIT" else y]
 
-    return computed_by_arrays(node.operator, compute, [node.value(0)], [(_n_rows(node, trees), n_targets)], [dtype])[0]
+    shape = (_n_rows(node, trees), n_targets)
+    return computed_by_arrays(node.operator, compute, [node.value(0)], [shape], [np.float32])[0]
 
 
 def _rows(x: NDArray[Any]) -> NDArray[Any]:
