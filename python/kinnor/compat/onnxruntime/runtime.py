@@ -192,6 +192,11 @@ _DEVICES = {
 """The numbers of kinds of devices, and their makers, by the names that ONNX Runtime gives them."""
 
 
+def _number_of(name: str) -> Any:
+    """Returns a static method that returns the number of a kind of device."""
+    return staticmethod(lambda: _DEVICES[name][0])
+
+
 class OrtDevice:
     """A device. Arrays can be on the CPU only.
 
@@ -201,6 +206,15 @@ class OrtDevice:
         device_id: Its number.
         vendor_id: The number of its maker.
     """
+
+    cpu = _number_of("cpu")
+    cuda = _number_of("cuda")
+    dml = _number_of("dml")
+    webgpu = _number_of("webgpu")
+    gpu = _number_of("gpu")
+    fpga = _number_of("fpga")
+    npu = _number_of("npu")
+    cann = _number_of("cann")
 
     def __init__(self, device_type: int, mem_type: int = 0, device_id: int = 0, vendor_id: int = 0) -> None:
         self._type, self._memory, self._id, self._vendor = device_type, mem_type, device_id, vendor_id
@@ -248,10 +262,6 @@ class OrtDevice:
         return self._vendor
 
     vendor_id = device_vendor_id
-
-
-for _name, (_number, _) in _DEVICES.items():
-    setattr(OrtDevice, _name, staticmethod(lambda number=_number: number))
 
 
 class OrtMemoryInfo:
