@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _check, random
 from ._core import CallError, RangeError, ShapeError
-from .placement import skips_init
+from .placement import changed, skips_init
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -59,12 +59,8 @@ def skip_init() -> Iterator[None]:
         >>> layer.load_state_dict({"W": np.eye(1000, dtype=np.float16), "b": np.zeros(1000)})
         LoadedNames(missing_keys=[], unexpected_keys=[])
     """
-    outer = skips_init.get()
-    skips_init.set(True)
-    try:
+    with changed(skips_init, True):
         yield
-    finally:
-        skips_init.set(outer)
 
 
 class BaseInitializer:

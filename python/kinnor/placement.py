@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from . import _check
 from ._core import RangeError
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from ._core import Function
 
-__all__ = ["building_for", "is_elsewhere", "place", "place_of", "skips_init"]
+__all__ = ["building_for", "changed", "is_elsewhere", "place", "place_of", "skips_init"]
+
+_T = TypeVar("_T")
 
 PREFIX = "place:"
 """Start of a context's `device_id` that stands for a place. The number of the place follows."""
@@ -80,12 +82,19 @@ def is_elsewhere() -> bool:
 @contextmanager
 def building_for(own: int | None) -> Iterator[None]:
     """Allocates parameters of the place `own` only, in a `with` block. With None, parameters of all places."""
-    outer = _own.get()
-    _own.set(own)
+    with changed(_own, own):
+        yield
+
+
+@contextmanager
+def changed(setting: ContextVar[_T], value: _T) -> Iterator[None]:
+    """Changes a setting of this thread or task in a `with` block."""
+    outer = setting.get()
+    setting.set(value)
     try:
         yield
     finally:
-        _own.set(outer)
+        setting.set(outer)
 
 
 def _number(context: Context) -> int | None:

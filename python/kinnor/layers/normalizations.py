@@ -133,7 +133,28 @@ class BatchNormOfAxes(BatchNorm):
         super().__init__(num_features, eps, decay_rate=decay_rate, affine=affine, ndim=2 + self.N_AXES)
 
 
-class LayerNorm(_ShiftAndScale):
+class _OfLastAxes(_ShiftAndScale):
+    """What normalizations over the last axes have in common."""
+
+    def __init__(self, normalized_shape: int | Sequence[int], eps: float) -> None:
+        name = type(self).__name__
+        self.normalized_shape = sizes(name, "normalized_shape", normalized_shape, single=True)
+        self.eps = number(name, "eps", eps)
+
+    def extra_repr(self) -> str:
+        """The arguments that `repr` shows."""
+        return ", ".join(map(str, self.normalized_shape))
+
+    def _n_outer(self, x: Variable) -> int:
+        """The number of axes before the normalized ones. Raises ShapeError if the last axes have other sizes."""
+        outer = x.ndim - len(self.normalized_shape)
+        if outer < 0 or x.shape[outer:] != self.normalized_shape:
+            expected = f"an input whose last axes have the sizes {self.normalized_shape}"
+            raise ShapeError(f"{type(self).__name__}: expected {expected}, got shape {x.shape}")
+        return outer
+
+
+class LayerNorm(_OfLastAxes):
     """Layer normalization over the last axis or axes: `y = gamma (x - mean) / sqrt(var + eps) + beta`.
 
     The parametric function `layer_normalization` normalizes over all axes but the first one by default. For inputs of
@@ -158,13 +179,8 @@ class LayerNorm(_ShiftAndScale):
     """
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, affine: bool = True) -> None:
-        self.normalized_shape = sizes("LayerNorm", "normalized_shape", normalized_shape, single=True)
-        self.eps = number("LayerNorm", "eps", eps)
+        super().__init__(normalized_shape, eps)
         self._set(self.normalized_shape, affine)
-
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return ", ".join(map(str, self.normalized_shape))
 
     def call(self, x: Variable) -> Variable:
         """The output.
@@ -178,10 +194,7 @@ class LayerNorm(_ShiftAndScale):
         Raises:
             ShapeError: If the last axes have other sizes.
         """
-        outer = x.ndim - len(self.normalized_shape)
-        if outer < 0 or x.shape[outer:] != self.normalized_shape:
-            expected = f"an input whose last axes have the sizes {self.normalized_shape}"
-            raise ShapeError(f"LayerNorm: expected {expected}, got shape {x.shape}")
+        outer = self._n_outer(x)
         inner = x if outer else F.reshape(x, (1, *x.shape))
         outer = max(outer, 1)
         beta, gamma = self._shaped((*(1,) * outer, *self.normalized_shape))
@@ -192,7 +205,7 @@ class LayerNorm(_ShiftAndScale):
         __call__ = call
 
 
-class RMSNorm(_ShiftAndScale):
+class RMSNorm(_OfLastAxes):
     """Normalization by the root mean square over the last axis or axes: `y = gamma x / sqrt(mean(x^2) + eps)`.
 
     Decoders such as Llama use it. There is no shift, and the mean is not subtracted.
@@ -215,13 +228,8 @@ class RMSNorm(_ShiftAndScale):
     """
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-6, affine: bool = True) -> None:
-        self.normalized_shape = sizes("RMSNorm", "normalized_shape", normalized_shape, single=True)
-        self.eps = number("RMSNorm", "eps", eps)
+        super().__init__(normalized_shape, eps)
         self.beta, self.gamma = None, self._filled("gamma", self.normalized_shape, 1.0) if affine else None
-
-    def extra_repr(self) -> str:
-        """The arguments that `repr` shows."""
-        return ", ".join(map(str, self.normalized_shape))
 
     def call(self, x: Variable) -> Variable:
         """The output.
@@ -235,10 +243,7 @@ class RMSNorm(_ShiftAndScale):
         Raises:
             ShapeError: If the last axes have other sizes.
         """
-        outer = x.ndim - len(self.normalized_shape)
-        if outer < 0 or x.shape[outer:] != self.normalized_shape:
-            expected = f"an input whose last axes have the sizes {self.normalized_shape}"
-            raise ShapeError(f"RMSNorm: expected {expected}, got shape {x.shape}")
+        outer = self._n_outer(x)
         square = F.mean(x * x, axis=tuple(range(outer, x.ndim)), keepdims=True)
         y: Variable = x * (square + self.eps) ** -0.5
         return y if self.gamma is None else y * F.reshape(self.gamma, (*(1,) * outer, *self.normalized_shape))
