@@ -1,7 +1,7 @@
 """Parameters of safetensors files that are read on demand.
 
-Files are not trusted: header and index are checked first. They are read and not mapped into memory, because a process
-would end without an error if another one shortens a file that it has mapped.
+Files are not trusted: header and index are checked first. No file is mapped into memory. If another process shortened a
+mapped file, this one would end without an error.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def open_parameters(path: str | os.PathLike[str]) -> ParameterFiles:
         Arrays by name, read-only: in the order of the index, else in the order of the file.
 
     Raises:
-        ParameterError: If a file is malformed, if an index names a parameter that its file lacks, or if a folder
-            has no such file or several. Later, if a file was written or replaced before an array is read.
+        ParameterError: If a file is malformed, or an index names a parameter that its file lacks. If a folder has no
+            such file, or several. Later, if a file was written or replaced before an array is read.
         OSError: If a file cannot be read.
         ImportError: If a file has values in bfloat16, and `ml_dtypes` is not installed.
 

@@ -38,8 +38,8 @@ fn cast_bytes(storage: &Storage, read: DType) -> usize {
     if other { storage.len() * read.size() } else { 0 }
 }
 
-/// The bytes of a value in the type in which a function stores it, plus those of a copy in the type in which its kernel
-/// computes, if that is another one.
+/// The bytes of a value that a function stores. If its kernel computes in another type, the bytes of a copy in that
+/// type are added.
 fn stored_bytes(size: usize, compute: Precision, own: Option<DType>) -> usize {
     let (kept, kernel) = (own.unwrap_or(compute.stored()), own.unwrap_or(compute.dtype()));
     size * kept.size() + if kept == kernel { 0 } else { size * kernel.size() }
