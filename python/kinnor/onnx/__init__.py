@@ -16,7 +16,8 @@ from .._suggest import absent
 from .read.reading import ModelMetadata, NodeArg
 from .read.values import OnnxError
 from .run.binding import IOBinding, OrtValue
-from .run.network import Model, load
+from .run.loading import load
+from .run.network import Model
 from .run.options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, RunOptions, SessionOptions
 from .run.session import InferenceSession
 from .write.saving import save

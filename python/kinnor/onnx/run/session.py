@@ -19,7 +19,7 @@ from ..read.replacing import fill_files, fix_lengths, replace_initializers, with
 from ..read.tensors import onnx_package
 from ..read.values import OnnxError
 from .binding import IOBinding, OrtValue, type_of
-from .network import loaded
+from .loading import loaded
 from .options import RunOptions, SessionOptions
 from .profiling import Profile
 
