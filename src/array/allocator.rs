@@ -49,12 +49,12 @@ const fn batch_len(class: usize) -> u32 {
 }
 const _: () = assert!(batch_len(CLASSES - 1) > 0);
 
-/// Free blocks of one size class. `room` is the remaining capacity of the stack.
+/// Free blocks of one size class. `capacity` is the remaining capacity of the stack.
 struct FreeList {
     /// Free blocks, taken and returned without a lock.
     stack: BlockStack,
     /// The number of blocks that the stack may still take.
-    room: Cell<u32>,
+    capacity: Cell<u32>,
     /// A full batch of blocks, or empty.
     spare: BlockStack,
 }
@@ -65,7 +65,7 @@ impl FreeList {
     fn all() -> Box<[Self; CLASSES]> {
         super::begin_thread_locals();
         Box::new(
-            [const { Self { stack: BlockStack::new(), room: Cell::new(0), spare: BlockStack::new() } };
+            [const { Self { stack: BlockStack::new(), capacity: Cell::new(0), spare: BlockStack::new() } };
                 CLASSES],
         )
     }
@@ -75,7 +75,7 @@ impl FreeList {
     fn take_spare(&self) -> Option<MemoryBlock> {
         if !self.spare.is_empty() {
             self.stack.swap(&self.spare);
-            self.room.set(0);
+            self.capacity.set(0);
         }
         self.stack.pop()
     }
@@ -89,7 +89,7 @@ impl FreeList {
         }
         self.spare.swap(&self.stack);
         self.stack.push(block);
-        self.room.set(batch_len(class) - 1);
+        self.capacity.set(batch_len(class) - 1);
         None
     }
 }
@@ -121,7 +121,7 @@ impl Cache {
     fn take(&self, class: usize) -> Option<MemoryBlock> {
         let list = self.list(class);
         let block = list.stack.pop().or_else(|| list.take_spare())?;
-        list.room.set(list.room.get() + 1);
+        list.capacity.set(list.capacity.get() + 1);
         Some(block)
     }
 
@@ -129,8 +129,10 @@ impl Cache {
     #[inline]
     fn give(&self, class: usize, block: MemoryBlock) -> Option<MemoryBlock> {
         let list = self.list(class);
-        let Some(room) = list.room.get().checked_sub(1) else { return list.give_beside(class, block) };
-        list.room.set(room);
+        let Some(capacity) = list.capacity.get().checked_sub(1) else {
+            return list.give_beside(class, block);
+        };
+        list.capacity.set(capacity);
         list.stack.push(block);
         None
     }
@@ -157,21 +159,21 @@ impl Cache {
         let list = self.list(class);
         if let Some(batch) = store.take_batch(class) {
             list.stack.swap(&batch);
-            list.room.set(0);
+            list.capacity.set(0);
             return;
         }
-        list.room.set(batch_len(class));
-        while list.room.get() > 0
+        list.capacity.set(batch_len(class));
+        while list.capacity.get() > 0
             && let Some(block) = store.take_free(class)
         {
-            let _ = self.give(class, block); // the list has capacity
+            let _ = self.give(class, block); // the list is not full
         }
     }
 
     /// Caches a block of a class whose list is full. The spare batch moves to the store.
     fn give_over(&self, class: usize, block: MemoryBlock, store: &mut Store) {
         store.give_batch(class, self.list(class).spare.take());
-        let _ = self.give(class, block); // the list has capacity
+        let _ = self.give(class, block); // the list is not full
     }
 
     /// Gives all blocks and counts of this thread to the store of the process.
@@ -183,7 +185,7 @@ impl Cache {
             while let Some(block) = list.stack.pop() {
                 store.give(block);
             }
-            list.room.set(batch_len(class));
+            list.capacity.set(batch_len(class));
         }
     }
 }

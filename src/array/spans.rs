@@ -7,7 +7,7 @@ use super::block::MemoryBlock;
 use super::system::{self, PAGE};
 
 /// Initial capacity for spans.
-const ROOM: usize = 256;
+const CAPACITY: usize = 256;
 
 /// Free memory in whole pages.
 pub(super) struct FreeSpans {
@@ -54,7 +54,7 @@ impl FreeSpans {
 
     /// Returns memory that came from [`FreeSpans::take`].
     pub(super) fn give(&mut self, block: MemoryBlock) {
-        self.spans.reserve(if self.spans.is_empty() { ROOM } else { 1 }); // a warm step must not reallocate
+        self.spans.reserve(if self.spans.is_empty() { CAPACITY } else { 1 }); // a warm step must not reallocate
         let i = self.spans.partition_point(|span| span.address() < block.address());
         let meets = |first: &MemoryBlock, second: &MemoryBlock| {
             first.end() == second.address()

@@ -184,20 +184,20 @@ impl Store {
     fn map(&mut self, size: usize, peak: usize) -> Option<()> {
         let size = size.checked_next_multiple_of(system::page())?;
         let bound = self.limit.min((peak + peak / 4).saturating_add(SLACK));
-        let room = |mapped: usize, bound: usize| bound.saturating_sub(mapped);
+        let available = |mapped: usize, bound: usize| bound.saturating_sub(mapped);
         // The remainder of a huge page serves the next block.
         let whole = size.checked_next_multiple_of(HUGE)?;
-        if whole > room(self.mapped, bound) {
-            self.unmap(whole - room(self.mapped, bound));
+        if whole > available(self.mapped, bound) {
+            self.unmap(whole - available(self.mapped, bound));
         }
-        if size > room(self.mapped, self.limit) {
+        if size > available(self.mapped, self.limit) {
             self.clear();
         }
-        let room = room(self.mapped, self.limit);
-        if size > room {
+        let available = available(self.mapped, self.limit);
+        if size > available {
             return None;
         }
-        let length = if whole > room { size } else { whole };
+        let length = if whole > available { size } else { whole };
         let block = system::map(length).or_else(|| {
             self.clear();
             system::map(size)
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_hold_and_free_blocks_make_room() {
+    fn limits_hold_and_free_blocks_are_unmapped_first() {
         let mut store = Store::new();
         store.set_limit(16 << 20);
         let block = store.take(12 << 20, 0).expect("memory");

@@ -24,8 +24,8 @@ pub(super) fn page() -> usize {
         return known;
     }
     // SAFETY: it reads a constant of the system.
-    let told = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
-    let bytes = if told.is_power_of_two() { told.max(PAGE) } else { PAGE };
+    let bytes = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0);
+    let bytes = if bytes.is_power_of_two() { bytes.max(PAGE) } else { PAGE };
     BYTES.store(bytes, Ordering::Relaxed);
     bytes
 }

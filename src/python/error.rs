@@ -155,8 +155,8 @@ impl From<Error> for PyErr {
         };
         Python::attach(|py| {
             let raised = raise(py, name, text);
-            let told = least.map_or(Ok(()), |least| raised.value(py).setattr("least", least));
-            told.err().unwrap_or(raised)
+            let marked = least.map_or(Ok(()), |least| raised.value(py).setattr("least", least));
+            marked.err().unwrap_or(raised)
         })
     }
 }

@@ -373,11 +373,11 @@ type TimedStep = (Vec<super::function::Function>, bool, u64, u64, usize);
 fn take_timings() -> Vec<TimedStep> {
     let now = std::time::Instant::now();
     let ago = |then| now.saturating_duration_since(then).as_nanos() as u64;
-    let told = |t: graph::Timing| {
+    let timed = |t: graph::Timing| {
         let functions = t.functions.into_iter().map(super::function::Function::wrap).collect();
         (functions, t.is_backward, ago(t.began), ago(t.ended), t.peak)
     };
-    graph::take_timings().into_iter().map(told).collect()
+    graph::take_timings().into_iter().map(timed).collect()
 }
 
 /// Raises the first error that occurred while a variable was dropped since the last call.

@@ -103,9 +103,9 @@ impl RunGradients {
         seeds: &Seeds,
         plan_use: PlanUse,
     ) -> (BackwardPlan, Self) {
-        let len = a.shape(route.places[route.roots[0] as usize].tensor).size();
+        let len = a.shape(route.slots[route.roots[0] as usize].tensor).size();
         let mut plan = BackwardPlan::empty(route.order.clone(), len, GradientHomes::Private);
-        let by_slot = vec![None; route.places.len()];
+        let by_slot = vec![None; route.slots.len()];
         let (leaves, others, roots) = (Vec::new(), Vec::new(), Vec::new());
         let in_place = Arc::new([]);
         let mut own = Self { by_slot, leaves, others, roots, in_place, apart: false };
@@ -171,7 +171,7 @@ impl RunGradients {
                 }
                 Side::Input(i) => (inputs[i] as usize, i as u32),
             };
-            let is_leaf = route.places[slot].leaf;
+            let is_leaf = route.slots[slot].leaf;
             let kept_leaf = is_leaf && !plan_use.once;
             if let Some(found) = &by_slot[slot] {
                 let leaf = leaves.iter_mut().find(|leaf| kept_leaf && leaf.slot as usize == slot);

@@ -51,7 +51,7 @@ impl Drop for Suspended {
 /// The hooks on the gradients of a route that were not called yet. Each is called once in a run.
 pub(crate) struct RunHooks<'a> {
     /// The hooks on each gradient, by gradient slot.
-    by_place: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
+    by_slot: HashMap<GradientSlotIx, Vec<Arc<dyn GradientHook>>>,
     /// The route on which the hooks are.
     route: &'a GradientRoute,
     /// The functions to unlock while a hook runs, if the run has locked any.
@@ -60,73 +60,72 @@ pub(crate) struct RunHooks<'a> {
 
 /// True if there are hooks on a gradient of a route.
 pub(crate) fn any(a: &Arena, route: &GradientRoute) -> bool {
-    let hooked =
-        |place: &GradientSlot| !a.gradient_hooks(place.tensor, place.leaf, When::Gradient).is_empty();
-    a.is_hooked() && route.places.iter().any(hooked)
+    let hooked = |slot: &GradientSlot| !a.gradient_hooks(slot.tensor, slot.leaf, When::Gradient).is_empty();
+    a.is_hooked() && route.slots.iter().any(hooked)
 }
 
 impl<'a> RunHooks<'a> {
     /// No hooks, for a route on which no gradient has one.
     pub(crate) fn none(route: &'a GradientRoute) -> Self {
-        Self { by_place: HashMap::new(), route, held: None }
+        Self { by_slot: HashMap::new(), route, held: None }
     }
 
-    /// The gradient hooks of all places on a route.
+    /// The gradient hooks of all slots on a route.
     pub(crate) fn of(route: &'a GradientRoute, held: Option<&'a Suspended>) -> Self {
-        let by_place = arena::with(|a| {
-            let hooks = |(n, place): (usize, &GradientSlot)| {
+        let by_slot = arena::with(|a| {
+            let hooks = |(n, slot): (usize, &GradientSlot)| {
                 // The contribution of a part of a graph to an outside variable is not the variable's complete
                 // gradient.
                 if route.ends_outside(n) {
                     return None;
                 }
-                let hooks = a.gradient_hooks(place.tensor, place.leaf, When::Gradient);
+                let hooks = a.gradient_hooks(slot.tensor, slot.leaf, When::Gradient);
                 (!hooks.is_empty()).then_some((n as GradientSlotIx, hooks))
             };
-            route.places.iter().enumerate().filter_map(hooks).collect()
+            route.slots.iter().enumerate().filter_map(hooks).collect()
         });
-        Self { by_place, route, held }
+        Self { by_slot, route, held }
     }
 
     /// True if there is any hook.
     pub(crate) fn any(&self) -> bool {
-        !self.by_place.is_empty()
+        !self.by_slot.is_empty()
     }
 
     /// True if a slot has hooks that were not called yet.
-    pub(crate) fn has(&self, place: GradientSlotIx) -> bool {
-        self.by_place.contains_key(&place)
+    pub(crate) fn has(&self, slot: GradientSlotIx) -> bool {
+        self.by_slot.contains_key(&slot)
     }
 
     /// Calls the hooks on a slot whose gradient is complete. Returns the replacement, if any.
-    pub(crate) fn on_variable(&mut self, place: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
-        let Some(hooks) = self.by_place.remove(&place) else { return Ok(None) };
+    pub(crate) fn on_variable(&mut self, slot: GradientSlotIx, g: &Variable) -> Result<Option<Variable>> {
+        let Some(hooks) = self.by_slot.remove(&slot) else { return Ok(None) };
         gradient_hooks::call_each(&hooks, g)
     }
 
     /// Calls the hooks on a slot whose gradient, in memory, is complete. Stores their replacement there, if any.
     pub(crate) fn on_array(
         &mut self,
-        place: GradientSlotIx,
+        slot: GradientSlotIx,
         gradients: &mut [Option<Arc<Storage>>],
     ) -> Result<Option<Arc<Storage>>> {
-        if !self.has(place) {
+        if !self.has(slot) {
             return Ok(None);
         }
-        let Some(storage) = gradients[place as usize].clone() else { return Ok(None) };
-        let tensor = self.route.places[place as usize].tensor;
+        let Some(storage) = gradients[slot as usize].clone() else { return Ok(None) };
+        let tensor = self.route.slots[slot as usize].tensor;
         let shape = arena::with(|a| a.shape(tensor).clone());
         let g = Variable::over(&NdArray { shape, storage })?;
         let held = self.held;
         let _scope = Scope::at_once(false);
-        let mut call = || self.on_variable(place, &g);
+        let mut call = || self.on_variable(slot, &g);
         let changed = match held {
             Some(held) => held.at_rest(call)?,
             None => call()?,
         };
         let changed = changed.map(|v| v.data().storage);
         if let Some(changed) = &changed {
-            gradients[place as usize] = Some(Arc::clone(changed));
+            gradients[slot as usize] = Some(Arc::clone(changed));
         }
         Ok(changed)
     }

@@ -61,7 +61,7 @@ pub fn backward(roots: &[Root], inputs: Option<&[Edge]>, options: &Differentiate
         }
         Found::Variables(route, variables) => sinks::variables(route, &sinks, variables)?,
     }
-    let leaves = sinks.iter().map(|p| route.places[*p as usize]).filter(|place| place.leaf);
+    let leaves = sinks.iter().map(|p| route.slots[*p as usize]).filter(|slot| slot.leaf);
     let leaves: SmallVec<[Ix; 32]> = leaves.map(|leaf| leaf.tensor).collect();
     drop(sinks);
     found.keep()?;
@@ -80,20 +80,20 @@ pub fn grad(
     let found = differentiate(roots, Some(inputs), options, false)?;
     let mut made: HashMap<GradientSlotIx, Variable> = HashMap::new();
     let mut results = Vec::with_capacity(inputs.len());
-    for (place, input) in found.route().targets.iter().zip(inputs) {
-        if let Some(v) = made.get(place) {
+    for (slot, input) in found.route().targets.iter().zip(inputs) {
+        if let Some(v) = made.get(slot) {
             results.push(Some(v.clone()));
             continue;
         }
         let g = match &found {
             Found::Arrays(ready) => {
                 let array = |storage| Variable::over(&NdArray { shape: input.shape(), storage });
-                ready.take_out(*place)?.map(array).transpose()?
+                ready.take_out(*slot)?.map(array).transpose()?
             }
-            Found::Variables(_, variables) => variables[*place as usize].clone(),
+            Found::Variables(_, variables) => variables[*slot as usize].clone(),
         };
         if let Some(g) = &g {
-            made.insert(*place, g.clone());
+            made.insert(*slot, g.clone());
         }
         results.push(g);
     }
@@ -260,7 +260,7 @@ impl Observer<'_, '_> {
         if !self.hooks.any() {
             return Ok(());
         }
-        for slot in 0..self.route.places.len() as GradientSlotIx {
+        for slot in 0..self.route.slots.len() as GradientSlotIx {
             self.hooks.on_array(slot, self.gradients)?;
         }
         Ok(())
@@ -318,10 +318,10 @@ fn on_graph(roots: &[Root], inputs: Option<&[Edge]>, options: &DifferentiateOpti
     let found = symbolic::on_graph(&route, &nodes, &seeds, Some((&mut hooks, options, &clearing)));
     let found = found.and_then(|mut found| {
         // A rule may return no gradient at all.
-        for (place, used) in route.targets.iter().zip(route.used()) {
-            let g = &mut found[*place as usize];
+        for (slot, used) in route.targets.iter().zip(route.used()) {
+            let g = &mut found[*slot as usize];
             if used && g.is_none() {
-                let tensor = route.places[*place as usize].tensor;
+                let tensor = route.slots[*slot as usize].tensor;
                 *g = Some(Variable::new(arena::with(|a| a.shape(tensor).clone()))?);
             }
         }

@@ -45,7 +45,7 @@ pub(crate) struct GradientRoute {
     /// The functions, by descending rank.
     pub(crate) order: Vec<Ix>,
     /// All slots. Slots of targets come first.
-    pub(crate) places: Vec<GradientSlot>,
+    pub(crate) slots: Vec<GradientSlot>,
     /// One for each function of `order`.
     nodes: Vec<RouteNode>,
     /// Slots of the outputs of all functions, function by function.
@@ -96,7 +96,7 @@ impl GradientRoute {
         let mark = a.new_mark();
         let mut route = Self {
             order: Vec::new(),
-            places: Vec::new(),
+            slots: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
             inputs: Vec::new(),
@@ -108,36 +108,36 @@ impl GradientRoute {
         };
         for target in targets.into_iter().flatten() {
             let (_, tensor, leaf) = target.resolve(a);
-            let place = route.place(a, tensor, leaf);
-            route.targets.push(place);
+            let slot = route.slot(a, tensor, leaf);
+            route.targets.push(slot);
         }
-        route.n_targets = route.places.len() as u32;
+        route.n_targets = route.slots.len() as u32;
         let ends: Vec<Ix> = roots.iter().map(|root| root.resolve(a).0).collect();
         let above = order::up_to(a, &ends, |a, f| a.birth(f) >= since);
         let pruned = targets.is_some();
         if pruned {
             route.take_for_outputs(a, &above);
         }
-        route.find_way(a, &above, pruned);
+        route.mark_paths(a, &above, pruned);
         route.order = order::descending(a, &ends, |a, f| route.goes_through(a, f));
         for root in roots {
             let (_, tensor, leaf) = root.resolve(a);
-            let place = route.place(a, tensor, leaf);
-            route.roots.push(place);
+            let slot = route.slot(a, tensor, leaf);
+            route.roots.push(slot);
         }
-        route.list_places(a, pruned);
+        route.list_slots(a, pruned);
         route
     }
 
     /// The slot of a tensor, as a leaf or as an output.
-    fn place(&mut self, a: &mut Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
+    fn slot(&mut self, a: &mut Arena, tensor: Ix, leaf: bool) -> GradientSlotIx {
         let found = self.find(a, tensor, leaf);
         if found != NONE {
             return found;
         }
-        let new = self.places.len() as GradientSlotIx;
+        let new = self.slots.len() as GradientSlotIx;
         a.set_tensor_scratch(tensor, leaf, self.mark, new);
-        self.places.push(GradientSlot { tensor, leaf });
+        self.slots.push(GradientSlot { tensor, leaf });
         new
     }
 
@@ -149,7 +149,7 @@ impl GradientRoute {
     /// Treats a target without parent that is not a leaf of this graph as the output on the same tensor. Such a
     /// target is an unlinked copy, or a new handle on an output whose variable was freed.
     fn take_for_outputs(&mut self, a: &mut Arena, above: &[Ix]) {
-        let mut met = vec![false; self.places.len()];
+        let mut met = vec![false; self.slots.len()];
         for f in above {
             for leaf in a.inputs(*f).iter().filter(|v| a.is_end(**v)) {
                 if let Some(met) = met.get_mut(self.find(a, a.tensor(*leaf), true) as usize) {
@@ -157,14 +157,14 @@ impl GradientRoute {
                 }
             }
         }
-        let strangers = self.places.iter().zip(&met).any(|(p, met)| p.leaf && !met);
+        let strangers = self.slots.iter().zip(&met).any(|(p, met)| p.leaf && !met);
         for f in above.iter().filter(|_| strangers) {
             for o in 0..a.n_outputs(*f) {
                 let tensor = a.output_tensor(*f, o);
-                let place = self.find(a, tensor, true);
-                if place != NONE && !met[place as usize] && self.find(a, tensor, false) == NONE {
-                    a.set_tensor_scratch(tensor, false, self.mark, place);
-                    self.places[place as usize].leaf = false;
+                let slot = self.find(a, tensor, true);
+                if slot != NONE && !met[slot as usize] && self.find(a, tensor, false) == NONE {
+                    a.set_tensor_scratch(tensor, false, self.mark, slot);
+                    self.slots[slot as usize].leaf = false;
                 }
             }
         }
@@ -179,7 +179,7 @@ impl GradientRoute {
         }
     }
 
-    /// True if gradients flow through `f`. Must be called after [`GradientRoute::find_way`] has visited it.
+    /// True if gradients flow through `f`. Must be called after [`GradientRoute::mark_paths`] has visited it.
     fn goes_through(&self, a: &Arena, f: Ix) -> bool {
         a.birth(f) >= self.since && a.scratch(f) & 1 == 1
     }
@@ -194,34 +194,34 @@ impl GradientRoute {
 
     /// Marks the functions on a path from the outputs to a requested gradient, in the lowest bit of their scratch
     /// numbers. The other bits keep the rank of the function. `above` is sorted with inputs first.
-    fn find_way(&self, a: &mut Arena, above: &[Ix], pruned: bool) {
+    fn mark_paths(&self, a: &mut Arena, above: &[Ix], pruned: bool) {
         for f in above {
             a.set_scratch(*f, a.scratch(*f) << 1);
         }
         for f in above {
             let n = a.inputs(*f).len();
             let flows = a.passes_gradients(*f) && !a.facts(*f).keeps_gradients;
-            let way = flows && (0..n).any(|i| self.is_wanted(a, *f, i, pruned));
-            a.set_scratch(*f, a.scratch(*f) | u32::from(way));
+            let is_on_path = flows && (0..n).any(|i| self.is_wanted(a, *f, i, pruned));
+            a.set_scratch(*f, a.scratch(*f) | u32::from(is_on_path));
         }
     }
 
     /// Gives a gradient slot to every output and needed input of the functions.
-    fn list_places(&mut self, a: &mut Arena, pruned: bool) {
+    fn list_slots(&mut self, a: &mut Arena, pruned: bool) {
         for n in 0..self.order.len() {
             let f = self.order[n];
             self.nodes
                 .push(RouteNode { outputs: self.outputs.len() as u32, inputs: self.inputs.len() as u32 });
             for o in 0..a.n_outputs(f) {
-                let place = self.place(a, a.output_tensor(f, o), false);
-                self.outputs.push(place);
+                let slot = self.slot(a, a.output_tensor(f, o), false);
+                self.outputs.push(slot);
             }
             for i in 0..a.inputs(f).len() {
                 let v = a.inputs(f)[i];
                 let (tensor, leaf) = (a.tensor(v), a.is_end(v));
                 let wanted = self.is_wanted(a, f, i, pruned);
-                let place = if wanted { self.place(a, tensor, leaf) } else { NONE };
-                self.inputs.push(place);
+                let slot = if wanted { self.slot(a, tensor, leaf) } else { NONE };
+                self.inputs.push(slot);
             }
         }
     }
@@ -243,38 +243,38 @@ impl GradientRoute {
     }
 
     /// True if a run must keep the gradient of a slot to its end, or pass it to a hook.
-    pub(crate) fn keeps(&self, a: &Arena, place: GradientSlotIx) -> bool {
-        let GradientSlot { tensor, leaf } = self.places[place as usize];
-        leaf || place < self.n_targets || self.roots.contains(&place) || a.is_watched(tensor)
+    pub(crate) fn keeps(&self, a: &Arena, slot: GradientSlotIx) -> bool {
+        let GradientSlot { tensor, leaf } = self.slots[slot as usize];
+        leaf || slot < self.n_targets || self.roots.contains(&slot) || a.is_watched(tensor)
     }
 
     /// The slots whose gradients are added to the gradients of their tensors: of leaves (of all, or only of targets),
     /// and of variables that retain their gradient.
     pub(crate) fn sinks(&self, a: &Arena, all: bool) -> Vec<GradientSlotIx> {
-        let is_sink = |(n, place): (GradientSlotIx, &GradientSlot)| match place.leaf {
+        let is_sink = |(n, slot): (GradientSlotIx, &GradientSlot)| match slot.leaf {
             true => (all || n < self.n_targets).then_some(n),
-            false => a.is_retained(place.tensor).then_some(n),
+            false => a.is_retained(slot.tensor).then_some(n),
         };
-        (0..).zip(&self.places).filter_map(is_sink).collect()
+        (0..).zip(&self.slots).filter_map(is_sink).collect()
     }
 
     /// True if a slot belongs to a target, and only a part of the graph is differentiated.
-    pub(crate) fn ends_outside(&self, place: usize) -> bool {
-        self.since > 0 && place < self.n_targets as usize
+    pub(crate) fn ends_outside(&self, slot: usize) -> bool {
+        self.since > 0 && slot < self.n_targets as usize
     }
 
     /// True if this is the tensor of a root.
     pub(crate) fn is_root(&self, tensor: Ix) -> bool {
-        self.roots.iter().any(|place| self.places[*place as usize].tensor == tensor)
+        self.roots.iter().any(|slot| self.slots[*slot as usize].tensor == tensor)
     }
 
     /// For each target, true if it is on the route.
     pub(crate) fn used(&self) -> Vec<bool> {
-        let mut used = vec![false; self.places.len()];
-        for place in self.inputs.iter().chain(&self.roots).filter(|place| **place != NONE) {
-            used[*place as usize] = true;
+        let mut used = vec![false; self.slots.len()];
+        for slot in self.inputs.iter().chain(&self.roots).filter(|slot| **slot != NONE) {
+            used[*slot as usize] = true;
         }
-        self.targets.iter().map(|place| used[*place as usize]).collect()
+        self.targets.iter().map(|slot| used[*slot as usize]).collect()
     }
 
     /// Returns an error if a target is not on the route and `refuse` is set.
@@ -360,7 +360,7 @@ mod tests {
         let route = route(&y, None);
         assert_eq!(route.order.len(), 3);
         assert_eq!(route.inputs(1), route.inputs(2));
-        let slot = route.places[route.inputs(1)[0] as usize];
+        let slot = route.slots[route.inputs(1)[0] as usize];
         assert!(slot.leaf && slot.tensor == arena::with(|a| a.tensor(x.ix())));
     }
 

@@ -17,15 +17,15 @@ use crate::{Error, Result};
 /// Adds gradients in memory to the gradients of their tensors, all or none: steps that can fail come first.
 pub(crate) fn arrays(ready: &PreparedBackward, sinks: &[GradientSlotIx]) -> Result<()> {
     let route = &ready.route;
-    let tensor = |place: &GradientSlotIx| route.places[*place as usize].tensor;
-    let found = |place: &GradientSlotIx| ready.gradients.by_slot[*place as usize].as_ref();
+    let tensor = |slot: &GradientSlotIx| route.slots[*slot as usize].tensor;
+    let found = |slot: &GradientSlotIx| ready.gradients.by_slot[*slot as usize].as_ref();
     let (sinks, in_graphs) = arena::with(|a| {
         // Gradients written in place are already there.
-        let is_there = |place: &GradientSlotIx| {
-            let own = a.existing_grad(tensor(place));
-            own.zip(found(place)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
+        let is_there = |slot: &GradientSlotIx| {
+            let own = a.existing_grad(tensor(slot));
+            own.zip(found(slot)).is_some_and(|(own, found)| Arc::ptr_eq(own, found))
         };
-        let left = sinks.iter().copied().filter(|place| !is_there(place));
+        let left = sinks.iter().copied().filter(|slot| !is_there(slot));
         let left: SmallVec<[GradientSlotIx; 4]> = left.collect();
         let graphs =
             left.iter().map(tensor).filter_map(|tensor| Some((tensor, a.gradient_variable(tensor)?)));
@@ -63,9 +63,9 @@ pub(crate) fn variables(
     found: &[Option<Variable>],
 ) -> Result<()> {
     let mut sums = Vec::new();
-    for place in sinks {
-        let tensor = route.places[*place as usize].tensor;
-        let Some(g) = &found[*place as usize] else { continue };
+    for slot in sinks {
+        let tensor = route.slots[*slot as usize].tensor;
+        let Some(g) = &found[*slot as usize] else { continue };
         let before = arena::with(|a| Variable::leaf_on(a, tensor)).grad_variable();
         let sum = match before {
             Some(before) => {

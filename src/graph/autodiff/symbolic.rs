@@ -44,13 +44,13 @@ impl GraphBuilder {
         inputs: &[u32],
         total: &mut [Option<Sym>],
     ) -> Result<()> {
-        let wanted: Vec<bool> = inputs.iter().map(|place| *place != NONE).collect();
+        let wanted: Vec<bool> = inputs.iter().map(|slot| *slot != NONE).collect();
         let x: Vec<Sym> = node.inputs.iter().map(|v| self.add(v.clone())).collect();
         let y: Vec<Sym> = node.outputs.iter().map(|v| self.add(v.clone())).collect();
         let shapes: Vec<Shape> = node.outputs.iter().map(Variable::shape).collect();
         let gy: Vec<Sym> = build(self, || {
-            let gradient = |(place, shape): (&u32, &Shape)| {
-                total[*place as usize].unwrap_or(Sym::Const(0.0)).broadcast(shape)
+            let gradient = |(slot, shape): (&u32, &Shape)| {
+                total[*slot as usize].unwrap_or(Sym::Const(0.0)).broadcast(shape)
             };
             outputs.iter().zip(&shapes).map(gradient).collect()
         })?;
@@ -64,13 +64,13 @@ impl GraphBuilder {
             }
         };
         build(self, || {
-            for ((place, v), g) in inputs.iter().zip(&node.inputs).zip(found) {
-                let (Some(g), true) = (g, *place != NONE) else { continue };
+            for ((slot, v), g) in inputs.iter().zip(&node.inputs).zip(found) {
+                let (Some(g), true) = (g, *slot != NONE) else { continue };
                 let stays_wide = wide.filter(|_| is_leaf_of_f32(v));
                 let _context = stays_wide.map(Scope::context);
                 let is_new = matches!(g, Sym::Node(n) if n >= given);
                 let rounds = is_new && wide.is_some() && stays_wide.is_none();
-                add_up(&mut total[*place as usize], if rounds { Sym::unary(Identity {}, g) } else { g });
+                add_up(&mut total[*slot as usize], if rounds { Sym::unary(Identity {}, g) } else { g });
             }
         })
     }
@@ -147,8 +147,8 @@ impl RuleNode {
     }
 
     /// The values that its rule reads for the requested gradients of inputs.
-    fn reads(&self, places: &[u32]) -> Reads {
-        let wanted = (0..places.len()).filter(|i| places[*i] != NONE);
+    fn reads(&self, slots: &[u32]) -> Reads {
+        let wanted = (0..slots.len()).filter(|i| slots[*i] != NONE);
         wanted.fold(Reads::NOTHING, |all, i| all.or(self.op.facts().symbol_reads(i)))
     }
 }
@@ -208,7 +208,7 @@ pub fn grad(
         (route, nodes)
     });
     let found = on_graph(&route, &nodes, grad_outputs, None)?;
-    Ok(route.targets.iter().map(|place| found[*place as usize].clone()).collect())
+    Ok(route.targets.iter().map(|slot| found[*slot as usize].clone()).collect())
 }
 
 /// Differentiates by the rules on symbols, from one seed for each root. Returns the requested gradients, by slot.
@@ -220,11 +220,11 @@ pub(crate) fn on_graph(
 ) -> Result<Vec<Option<Variable>>> {
     let mut graph = GraphBuilder::default();
     let anomaly = modes::detect_anomaly();
-    let mut total: Vec<Option<Sym>> = vec![None; route.places.len()];
+    let mut total: Vec<Option<Sym>> = vec![None; route.slots.len()];
     let seeds: Vec<Sym> = seeds.iter().map(|g| graph.add(g.clone())).collect();
     build(&mut graph, || {
-        for (place, g) in route.roots.iter().zip(&seeds) {
-            add_up(&mut total[*place as usize], *g);
+        for (slot, g) in route.roots.iter().zip(&seeds) {
+            add_up(&mut total[*slot as usize], *g);
         }
     })?;
     for (n, node) in nodes.iter().enumerate().filter(|_| company.is_some()) {
@@ -232,14 +232,14 @@ pub(crate) fn on_graph(
     }
     for (n, node) in nodes.iter().enumerate() {
         let (outputs, inputs) = (route.outputs(n), route.inputs(n));
-        if outputs.iter().all(|place| total[*place as usize].is_none()) {
+        if outputs.iter().all(|slot| total[*slot as usize].is_none()) {
             continue;
         }
         let f = route.order[n];
         let _context = Scope::context(node.context);
         if let Some((hooks, options, clearing)) = &mut company {
-            for (place, y) in outputs.iter().zip(&node.outputs) {
-                show(hooks, *place, &y.shape(), &mut graph, &mut total)?;
+            for (slot, y) in outputs.iter().zip(&node.outputs) {
+                show(hooks, *slot, &y.shape(), &mut graph, &mut total)?;
             }
             let reads = node.reads(inputs);
             restore(node, reads, clearing)?;
@@ -252,19 +252,19 @@ pub(crate) fn on_graph(
             options.post_hook.map_or(Ok(()), |hook| hook(&arena::with(|a| Function::counted(a, f))))?;
         }
     }
-    let mut found = vec![None; route.places.len()];
-    for place in 0..route.places.len() {
+    let mut found = vec![None; route.slots.len()];
+    for slot in 0..route.slots.len() {
         let (kept, shape) = arena::with(|a| {
-            let shape = a.shape(route.places[place].tensor).clone();
-            (route.keeps(a, place as u32), shape)
+            let shape = a.shape(route.slots[slot].tensor).clone();
+            (route.keeps(a, slot as u32), shape)
         });
-        if !kept || total[place].is_none() {
+        if !kept || total[slot].is_none() {
             continue;
         }
         if let Some((hooks, ..)) = &mut company {
-            show(hooks, place as u32, &shape, &mut graph, &mut total)?;
+            show(hooks, slot as u32, &shape, &mut graph, &mut total)?;
         }
-        found[place] = as_variable(total[place], &shape, &mut graph)?;
+        found[slot] = as_variable(total[slot], &shape, &mut graph)?;
     }
     Ok(found)
 }
@@ -289,18 +289,18 @@ fn as_variable(g: Option<Sym>, shape: &Shape, graph: &mut GraphBuilder) -> Resul
 /// Calls the hooks on the gradient in a slot, and replaces the gradient by the value that they return.
 fn show(
     hooks: &mut RunHooks<'_>,
-    place: u32,
+    slot: u32,
     shape: &Shape,
     graph: &mut GraphBuilder,
     total: &mut [Option<Sym>],
 ) -> Result<()> {
-    if !hooks.has(place) {
+    if !hooks.has(slot) {
         return Ok(());
     }
-    if let Some(g) = as_variable(total[place as usize], shape, graph)?
-        && let Some(changed) = hooks.on_variable(place, &g)?
+    if let Some(g) = as_variable(total[slot as usize], shape, graph)?
+        && let Some(changed) = hooks.on_variable(slot, &g)?
     {
-        total[place as usize] = Some(graph.add(changed));
+        total[slot as usize] = Some(graph.add(changed));
     }
     Ok(())
 }

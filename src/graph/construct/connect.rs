@@ -100,7 +100,7 @@ pub fn connect_detached(
     }
     Variable::check_all_computed(op.name(), inputs)?;
     reserve::rematerialize_inputs(inputs)?;
-    let room = modes
+    let reservation = modes
         .memory_budget
         .map(|bytes| Reservation::make(bytes, &op, inputs, into, shapes.as_ref()))
         .transpose()?;
@@ -117,18 +117,18 @@ pub fn connect_detached(
     if let Some(step) = &mut step {
         let detach = detach.filter(|_| step.op.on_arrays().is_none());
         callbacks::detached(detach, step.work(), false, || {
-            step.count(room.is_some());
+            step.count(reservation.is_some());
             // The guard ends here, because reacquiring the caller's lock takes time, and memory freed by other
             // threads would wait.
-            let _guard = room.is_none().then(RunGuard::new);
+            let _guard = reservation.is_none().then(RunGuard::new);
             step.forward(modes::in_recomputing())
         })?;
         if modes.anomaly {
             let f = arena::with(|a| a.parent(outputs[0].ix()));
             anomaly::after_forward(f, step)?;
         }
-        if let Some(room) = room {
-            room.take(step, &outputs);
+        if let Some(reservation) = reservation {
+            reservation.take(step, &outputs);
         }
     }
     Ok(outputs)

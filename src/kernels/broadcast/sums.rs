@@ -253,7 +253,7 @@ impl BroadcastLayout {
 }
 
 /// Buffers for numbers to be summed, which the compiler knows do not alias.
-type Rooms<const K: usize, S> = [LaneBuffer<S>; K];
+type LaneBuffers<const K: usize, S> = [LaneBuffer<S>; K];
 
 /// Adds `f(i, 0..R)` to sum `at + i`, for each column.
 #[inline(always)]
@@ -264,7 +264,7 @@ fn add_rows<const K: usize, const R: usize, S: Float>(
     at: usize,
     f: impl Fn(usize, usize) -> [S; K],
 ) {
-    let mut rooms: Rooms<K, f64> = [LaneBuffer::EMPTY; K];
+    let mut buffers: LaneBuffers<K, f64> = [LaneBuffer::EMPTY; K];
     let mut start = columns.start;
     while start < columns.end {
         let n = TILE.min(columns.end - start);
@@ -274,13 +274,13 @@ fn add_rows<const K: usize, const R: usize, S: Float>(
                 |r| real(f(start + i, r)),
             );
             for k in 0..K {
-                rooms[k].0[i].write(v[k]);
+                buffers[k].0[i].write(v[k]);
             }
         }
         for k in 0..K {
             for i in 0..n {
                 // SAFETY: there is a sum for each column, and all of the tile was written above.
-                unsafe { *to[k].add(at + start + i) += rooms[k].0[i].assume_init() };
+                unsafe { *to[k].add(at + start + i) += buffers[k].0[i].assume_init() };
             }
         }
         start += n;
@@ -331,19 +331,19 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
         }
         return sums;
     }
-    let mut rooms: Rooms<K, S> = [LaneBuffer::EMPTY; K];
+    let mut buffers: LaneBuffers<K, S> = [LaneBuffer::EMPTY; K];
     let mut start = columns.start;
     while start < columns.end {
         let n = TILE.min(columns.end - start);
         for i in 0..n {
             let v = f(start + i);
             for k in 0..K {
-                rooms[k].0[i].write(v[k]);
+                buffers[k].0[i].write(v[k]);
             }
         }
         for k in 0..K {
             // SAFETY: this many elements were written.
-            sums[k] += unsafe { sum_of(rooms[k].0.as_ptr().cast::<S>(), n) };
+            sums[k] += unsafe { sum_of(buffers[k].0.as_ptr().cast::<S>(), n) };
         }
         start += n;
     }

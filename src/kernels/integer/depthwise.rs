@@ -28,7 +28,7 @@ pub fn multiply_each(
     let blocks = Blocks::new(window, channels * output.element());
     parallel(blocks.count(), |i| {
         let block = blocks.get(i);
-        let mut frame = List::with_capacity(window.frame_room(&block));
+        let mut frame = List::with_capacity(window.frame_len(&block));
         let origins = window.origins(levels.x, levels.zero, &block, &mut frame);
         let width = window.output[1];
         let first = (block.images.start * window.output[0] + block.lines.start) * width;

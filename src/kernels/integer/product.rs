@@ -107,7 +107,7 @@ pub(super) fn multiply_by(
         if first_panel >= end_panel {
             return;
         }
-        let mut frame = List::with_capacity(window.frame_room(&block));
+        let mut frame = List::with_capacity(window.frame_len(&block));
         let origins = window.origins(levels.x, levels.zero, &block, &mut frame);
         let width = window.output[1];
         let positions = block.images.len() * block.lines.len() * width;

@@ -141,7 +141,7 @@ impl ImageWindow {
     }
 
     /// Bytes of the frame of a block.
-    pub(super) fn frame_room(&self, block: &PositionBlock) -> usize {
+    pub(super) fn frame_len(&self, block: &PositionBlock) -> usize {
         if !self.is_framed() || block.lines.is_empty() {
             return 0;
         }

@@ -260,14 +260,16 @@ impl<T: Float> OperandElements<'_, T> {
         let start = self.to.len() / LANES * LANES;
         let before = if self.add { self.to } else { &[] };
         let all = [self.x[0], self.x[1], self.y, self.gy, before];
-        let rooms = [const { [const { Cell::new(T::ONE) }; LANES] }; 5];
-        all.iter().zip(&rooms).for_each(|(from, room)| copy(from.get(start..).unwrap_or_default(), room));
-        let [x0, x1, y, gy, to] = rooms.each_ref().map(|room| room.as_ptr().cast_mut().cast::<u8>());
+        let buffers = [const { [const { Cell::new(T::ONE) }; LANES] }; 5];
+        all.iter()
+            .zip(&buffers)
+            .for_each(|(from, buffer)| copy(from.get(start..).unwrap_or_default(), buffer));
+        let [x0, x1, y, gy, to] = buffers.each_ref().map(|buffer| buffer.as_ptr().cast_mut().cast::<u8>());
         let y = if self.gy.is_empty() { to } else { y };
         let part = Part { x: [x0, x1], y, gy, gx: [to; 2], adds: [self.add; 2], n: LANES };
         // SAFETY: the formula is alive, and each array holds all lanes.
         unsafe { work(formula, &part) };
-        copy(&rooms[4], &self.to[start..]);
+        copy(&buffers[4], &self.to[start..]);
     }
 }
 

@@ -154,8 +154,8 @@ impl BackwardArrays<'_> {
         let Some(x) = self.x[0] else { return Ok(()) };
         padded.framed::<T>(x, self.gx[1].is_some(), self.rounds, |convolution, framed, frame| {
             let through = frame.filter(|_| self.gx[0].is_some());
-            scratch::with(through.map_or(0, |_| framed.shape.size()), |room: &mut [T]| {
-                let of_framed = through.map_or(self.gx[0], |_| Some((memory(room, framed.shape), false)));
+            scratch::with(through.map_or(0, |_| framed.shape.size()), |buffer: &mut [T]| {
+                let of_framed = through.map_or(self.gx[0], |_| Some((memory(buffer, framed.shape), false)));
                 let (inputs, present) = given([Some(framed), self.x[1], self.x[2]]);
                 let others = (1..3).filter(|i| self.x[*i].is_some()).map(|i| self.gx[i]);
                 let wanted: SmallVec<[WantedGradient<'_>; 3]> =
@@ -164,7 +164,7 @@ impl BackwardArrays<'_> {
                 let arrays = ((&inputs[..], present), (&gy[..], &gy[..]));
                 let mut run = run_backward::<T>(arrays.0, arrays.1, &wanted, state, self.input_cache);
                 convolution.backward(&mut run)?;
-                round(room, self.rounds);
+                round(buffer, self.rounds);
                 let (Some(frame), Some((of_framed, _))) = (through, of_framed) else { return Ok(()) };
                 let (gy, gx, mut state) = ([of_framed], [self.gx[0]], State::default());
                 frame.backward(&mut run_backward::<T>((&[x], 1), (&gy, &gy), &gx, &mut state, None))

@@ -52,11 +52,11 @@ impl PaddedConvolution {
     ) -> Result<()> {
         let Some((frame, convolution)) = self.frame(x.shape) else { return work(&self.convolution, x, None) };
         let shapes = frame.shapes(&InputShapes { x: &[x.shape], present: u64::MAX, values: None })?;
-        scratch::with(shapes[0].size(), |room: &mut [T]| {
-            let framed = memory(room, &shapes[0]);
+        scratch::with(shapes[0].size(), |buffer: &mut [T]| {
+            let framed = memory(buffer, &shapes[0]);
             if reads {
                 frame.forward(&mut run::<T>((&[x], 1), &[framed], &mut State::default(), Within::PLAIN))?;
-                round(room, rounds);
+                round(buffer, rounds);
             }
             work(&convolution, framed, Some(&frame))
         })

@@ -64,7 +64,7 @@ only_in_gradients! {
 
 /// Writes or adds `f` of the elements that dropout keeps, and zero for the others.
 #[inline(always)]
-fn put_kept<T: Float, const N: usize>(
+fn put_undropped<T: Float, const N: usize>(
     (key, p): (PhiloxKey, f64),
     y: &mut [T],
     accumulate: bool,
@@ -96,7 +96,7 @@ impl Compute for Dropping {
         let (x, y) = (run.x(0), run.y(0));
         let key = self.draw(run, self.of.seed, y.len());
         let scale = T::of(1.0 / (1.0 - self.of.p));
-        put_kept(
+        put_undropped(
             (key, self.of.p),
             y,
             false,
@@ -111,7 +111,7 @@ impl Compute for Dropping {
         let (gy, scale) = (run.gy(0), T::of(1.0 / (1.0 - self.of.p)));
         let key = self.drawn(run)?;
         if let Some(crate::ops::Grad { data, accumulate }) = run.gx(0) {
-            put_kept(
+            put_undropped(
                 (key, self.of.p),
                 data,
                 accumulate,
@@ -149,7 +149,7 @@ impl Compute for DropoutMask {
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (y, p) = (run.y(0), self.0.of.p);
         let scale = T::of(1.0 / (1.0 - p));
-        put_kept(
+        put_undropped(
             (self.0.last()?, p),
             y,
             false,

@@ -302,12 +302,12 @@ impl<C: Network> Compute for Recurring<C> {
         let all_gates = held * sizes.directions * gates_size;
         let all_outputs = (sizes.layers - 1) * sizes.outputs();
         let mut go = |gates: &mut [T], outputs: &mut [T]| {
-            scratch::with(if key.is_some() { sizes.outputs() } else { 0 }, |room: &mut [T]| {
+            scratch::with(if key.is_some() { sizes.outputs() } else { 0 }, |buffer: &mut [T]| {
                 for layer in 0..sizes.layers {
                     let (before, after) = outputs.split_at_mut(layer * sizes.outputs());
                     let input = match layer {
                         0 => x,
-                        _ => self.dropped(part(before, layer - 1, sizes.outputs()), key, layer - 1, room),
+                        _ => self.dropped(part(before, layer - 1, sizes.outputs()), key, layer - 1, buffer),
                     };
                     let output =
                         if layer + 1 == sizes.layers { &mut *y } else { part_mut(after, 0, sizes.outputs()) };
@@ -349,8 +349,8 @@ impl<C: Network> Compute for Recurring<C> {
             kept.outputs.resize(all_outputs, T::ZERO);
             go(&mut kept.gates, &mut kept.outputs);
         } else {
-            scratch::with(all_gates + all_outputs, |room: &mut [T]| {
-                let (gates, outputs) = room.split_at_mut(all_gates);
+            scratch::with(all_gates + all_outputs, |buffer: &mut [T]| {
+                let (gates, outputs) = buffer.split_at_mut(all_gates);
                 go(gates, outputs);
             });
         }
@@ -383,9 +383,9 @@ impl<C: Network> Compute for Recurring<C> {
         }
         let n = sizes.outputs();
         let wants_input = |layer: usize, gx: &Option<&mut [T]>| layer > 0 || gx.is_some();
-        scratch::with(3 * n, |room: &mut [T]| {
-            let (dropped, room) = room.split_at_mut(n);
-            let (mut above, mut below) = room.split_at_mut(n);
+        scratch::with(3 * n, |buffer: &mut [T]| {
+            let (dropped, buffer) = buffer.split_at_mut(n);
+            let (mut above, mut below) = buffer.split_at_mut(n);
             above.copy_from_slice(gy);
             for layer in (0..sizes.layers).rev() {
                 let output = if layer + 1 == sizes.layers { y } else { part(&kept.outputs, layer, n) };

@@ -170,11 +170,11 @@ impl Frames {
         let weights: List<T> = (0..bins).map(|k| T::of(0.5 * self.weight(k))).collect();
         let window: List<T> = self.window.iter().map(|w| T::of(*w)).collect();
         threads::columns_mut([re, im], [bins, frames], 2 * PAIRS, 1, |signal, some, [mut re, mut im]| {
-            scratch::with(2 * n * PAIRS, |room: &mut [T]| {
+            scratch::with(2 * n * PAIRS, |buffer: &mut [T]| {
                 let x = &x[signal * samples..(signal + 1) * samples];
                 // One complex transform computes two frames, as its real and imaginary parts.
-                let room = &mut room[..2 * n * some.len().div_ceil(2)];
-                for (line, f) in room.chunks_exact_mut(2 * n).zip(some.clone().step_by(2)) {
+                let buffer = &mut buffer[..2 * n * some.len().div_ceil(2)];
+                for (line, f) in buffer.chunks_exact_mut(2 * n).zip(some.clone().step_by(2)) {
                     let two = f + 1 < some.end;
                     if !(two && self.cut_two(x, &window, f, line)) {
                         line.fill(T::ZERO);
@@ -182,11 +182,11 @@ impl Frames {
                             .for_each(|f| self.cut(x, scales, f, line, (f - some.start) % 2));
                     }
                 }
-                transform(room);
+                transform(buffer);
                 for (k, half) in weights.iter().enumerate() {
                     let (a, b) = (2 * k, 2 * if k == 0 { 0 } else { n - k });
                     let numbers = re.row(k).chunks_mut(2).zip(im.row(k).chunks_mut(2));
-                    for ((re, im), line) in numbers.zip(room.chunks_exact(2 * n)) {
+                    for ((re, im), line) in numbers.zip(buffer.chunks_exact(2 * n)) {
                         let (a, b) = (&line[a..a + 2], &line[b..b + 2]);
                         (re[0], im[0]) = ((a[0] + b[0]) * *half, (a[1] - b[1]) * *half);
                         if let ([_, re], [_, im]) = (re, im) {
@@ -244,9 +244,9 @@ impl Frames {
             let mut sums = Zeros::<T>::new(samples + 2 * self.pad);
             for (signal, x) in some.zip(x.chunks_exact_mut(samples)) {
                 sums.fill(T::ZERO);
-                scratch::with(2 * n * PAIRS, |room: &mut [T]| {
+                scratch::with(2 * n * PAIRS, |buffer: &mut [T]| {
                     for first in (0..frames).step_by(2 * PAIRS) {
-                        room.fill(T::ZERO);
+                        buffer.fill(T::ZERO);
                         let last = frames.min(first + 2 * PAIRS);
                         for (k, half) in weights.iter().enumerate() {
                             let row = (signal * bins + k) * frames;
@@ -255,7 +255,7 @@ impl Frames {
                             let (a, b) = (2 * k, 2 * if k == 0 { 0 } else { n - k });
                             for (i, (re, im)) in numbers.enumerate() {
                                 let (real, imaginary) = (*re * *half, *im * *half);
-                                let line = &mut room[i / 2 * 2 * n..][..2 * n];
+                                let line = &mut buffer[i / 2 * 2 * n..][..2 * n];
                                 let mut add = |at: usize, v: T| line[at] = line[at] + v;
                                 if i.is_multiple_of(2) {
                                     [(a, real), (a + 1, imaginary), (b, real), (b + 1, -imaginary)]
@@ -266,9 +266,9 @@ impl Frames {
                                 .for_each(|(at, v)| add(at, v));
                             }
                         }
-                        transform(room);
+                        transform(buffer);
                         for f in first..last {
-                            let line = &room[(f - first) / 2 * 2 * n + (f - first) % 2..];
+                            let line = &buffer[(f - first) / 2 * 2 * n + (f - first) % 2..];
                             for (t, w) in self.window.iter().enumerate().filter(|(_, w)| **w != 0.0) {
                                 let s = f * self.stride + t;
                                 sums[s] = sums[s] + line[2 * t] * T::of(w * scales[s]);

@@ -274,7 +274,7 @@ impl PoolState {
     ///
     /// # Errors
     /// The number of bytes that would suffice.
-    pub(crate) fn make_room(&mut self, a: &Arena, need: usize, pins: &Pins, now: u64) -> Result<(), usize> {
+    pub(crate) fn evict_for(&mut self, a: &Arena, need: usize, pins: &Pins, now: u64) -> Result<(), usize> {
         let mut live = self.account.seen();
         if live.saturating_add(need) <= self.limit {
             return Ok(());

@@ -92,7 +92,7 @@ impl Reservation {
             if least > bytes {
                 return Err(too_much(op, bytes, least, "the backward run of "));
             }
-            let made = state.make_room(a, need, &pins, a.births());
+            let made = state.evict_for(a, need, &pins, a.births());
             made.map_err(|needed| too_much(op, bytes, needed, ""))
         })?;
         Ok(Self(pool))
@@ -204,7 +204,7 @@ fn run_again(pool: &Arc<EvictionPool>, f: Ix, pins: &mut Pins, now: u64) -> Resu
         let need = step.x.iter().map(|x| cast_bytes(&x.storage, x.dtype)).sum::<usize>();
         let need = need + if step.idle { 0 } else { step.y.iter().map(missing).sum::<usize>() };
         let mut state = pool.state();
-        let made = state.make_room(a, need, pins, now);
+        let made = state.evict_for(a, need, pins, now);
         made.map_err(|needed| too_much(a.op(f), state.limit, needed, "computing again "))?;
         Ok(step)
     })?;
@@ -299,7 +299,7 @@ impl StepGuard for BudgetedBackward {
                 need += if sink.again { sink.slot.storage.len() * sink.slot.dtype.size() } else { 0 };
             }
             let mut state = pool.state();
-            let made = state.make_room(a, need, pins, now);
+            let made = state.evict_for(a, need, pins, now);
             made.map_err(|needed| too_much(a.op(f), state.limit, needed, "the backward run of "))
         })
     }

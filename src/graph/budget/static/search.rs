@@ -356,8 +356,8 @@ mod tests {
             v = v.parent().expect("has one").inputs().remove(0);
         }
         v.set_recompute(true);
-        let roomy = within(&y, usize::MAX);
-        assert_eq!(roomy.steps[2].outputs[0].fate, Recomputed);
+        let unlimited = within(&y, usize::MAX);
+        assert_eq!(unlimited.steps[2].outputs[0].fate, Recomputed);
         y.forward(&crate::graph::ForwardOptions { memory_budget: Some(least(&y)), ..Default::default() })
             .expect("runs");
         let mut flags = Vec::new();

@@ -162,10 +162,10 @@ impl FusedBackward {
             }
             let y = data(&mut planner, &step.y[0])?;
             let gy = &step.gy[0].storage;
-            let gy_place = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
+            let gy_location = planner.find(gy).unwrap_or_else(|| planner.own(gy, Access::Read));
             // A gradient equal to the gradient of the output needs no computation if it can take over its tile buffer.
             let passes = step.op.loops(false)?.passes;
-            let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_place, Location::Room(_));
+            let leaves = cleared.contains(&Arc::as_ptr(gy)) && matches!(gy_location, Location::Buffer(_));
             let lives = |storage: &Arc<Storage>| {
                 cleared.contains(&Arc::as_ptr(storage)) && read.contains(&Arc::as_ptr(storage))
             };
@@ -178,7 +178,7 @@ impl FusedBackward {
                     return None;
                 }
                 let placed = match planner.find(storage) {
-                    Some(place) if place == gy_place || planner.access(place) == Some(Access::Read) => {
+                    Some(place) if place == gy_location || planner.access(place) == Some(Access::Read) => {
                         return None;
                     }
                     Some(place) => {
@@ -189,7 +189,9 @@ impl FusedBackward {
                         passed = Some(storage);
                         continue;
                     }
-                    None if sink.first && lives(storage) => (planner.room(storage), GradientFate::Written),
+                    None if sink.first && lives(storage) => {
+                        (planner.assign_buffer(storage), GradientFate::Written)
+                    }
                     None if sink.first => (planner.own(storage, Access::Write), GradientFate::Written),
                     None => (planner.own(storage, Access::ReadWrite), GradientFate::Found),
                 };
@@ -204,7 +206,7 @@ impl FusedBackward {
             if gx == [None; 2] {
                 continue;
             }
-            placed.push(Placed { op: step.op.clone(), x, y, gy: gy_place, gx });
+            placed.push(Placed { op: step.op.clone(), x, y, gy: gy_location, gx });
         }
         let double = steps[range.start].compute.dtype() == DType::F64;
         let calls = placed.into_iter().map(|call| call.numbered(&planner, double));

@@ -169,10 +169,10 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
     let mut links = EpilogueTail { at, size: last.dtype.size(), links: SmallVec::new() };
     let mut activation = Activation::Identity;
     places.iter_mut().filter(|place| place.is_null()).for_each(|place| *place = at);
-    let mut rest_of_places = &places[..];
+    let mut remaining = &places[..];
     for (n, step) in rest.iter().enumerate() {
-        let (places, others) = rest_of_places.split_at(step.x.len());
-        rest_of_places = others;
+        let (places, others) = remaining.split_at(step.x.len());
+        remaining = others;
         if let (0, Some(in_registers)) = (n, step.op.facts().activation) {
             activation = in_registers;
         } else if let Some(loops) = step.op.loops(double) {

@@ -110,7 +110,7 @@ impl FusedForward {
                 return None;
             }
             let y = if cleared.contains(&Arc::as_ptr(y)) {
-                planner.room(y)
+                planner.assign_buffer(y)
             } else {
                 planner.own(y, Access::Write)
             };
@@ -138,7 +138,7 @@ impl FusedForward {
                 _op: op,
             });
         }
-        let fingerprints = vec![VersionedFingerprint::NONE; planner.own.len() + planner.rooms as usize];
+        let fingerprints = vec![VersionedFingerprint::NONE; planner.own.len() + planner.n_buffers as usize];
         let first = &steps[range.start];
         let arrays = Arrays::new(planner, first.compute, first.y[0].shape.size());
         Some(Self { steps: range, arrays, calls, cleared: kept, fingerprints })
@@ -163,7 +163,7 @@ impl FusedForward {
             *fingerprint = storage.versioned_fingerprint();
         }
         for repeated in &arrays.repeated {
-            fingerprints[arrays.own.len() + repeated.room as usize] = fingerprints[repeated.own as usize];
+            fingerprints[arrays.own.len() + repeated.buffer as usize] = fingerprints[repeated.own as usize];
         }
         let done = stop::guarded(|| -> Result<()> {
             Self::pass(arrays, calls, fingerprints);

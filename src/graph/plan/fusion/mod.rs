@@ -3,7 +3,7 @@
 //! Element `i` of an elementwise result depends only on element `i` of each input. So consecutive functions of a plan
 //! over arrays of one shape can process one tile of all arrays through all functions before the next tile. Each
 //! function then finds its input in the L1 cache. A value that is cleared before the last function has run needs no
-//! memory of its own: it uses a *tile buffer* (`Location::Room`), which is reused after the last use of the value.
+//! memory of its own: it uses a *tile buffer* (`Location::Buffer`), which is reused after the last use of the value.
 //! The same holds for gradients in a backward run.
 //!
 //! Fusion changes only time and peak memory. The same kernels compute each element from the same numbers, so results
@@ -44,7 +44,7 @@ pub(crate) enum Location {
     /// In its own memory, by number.
     Own(u32),
     /// In a tile buffer, by number.
-    Room(u32),
+    Buffer(u32),
 }
 
 /// An array that is broadcast over the others. Tiles of the broadcast values are gathered in a tile buffer.
@@ -52,7 +52,7 @@ struct Repeated {
     /// The number of the array, which has its own memory.
     own: u32,
     /// The number of the tile buffer in which its values are gathered.
-    room: u32,
+    buffer: u32,
     /// How its elements are repeated.
     spread: BroadcastCycle,
 }
@@ -67,26 +67,26 @@ pub(crate) struct Planner {
     /// Arrays that were in a tile buffer, and are no longer.
     has_left: HashSet<*const Storage>,
     /// The current location of each array.
-    places: HashMap<*const Storage, Location>,
+    locations: HashMap<*const Storage, Location>,
     /// Tile buffers not in use.
     free: Vec<u32>,
     /// The number of tile buffers.
-    rooms: u32,
+    n_buffers: u32,
     /// Arrays that are broadcast.
     repeated: Vec<Repeated>,
 }
 
 impl Planner {
-    /// The place of a storage in the pass, if it has one.
+    /// The location of a storage in the pass, if it has one.
     fn find(&self, storage: &Arc<Storage>) -> Option<Location> {
-        self.places.get(&Arc::as_ptr(storage)).copied()
+        self.locations.get(&Arc::as_ptr(storage)).copied()
     }
 
     /// Adds an array with its own memory.
     fn own(&mut self, storage: &Arc<Storage>, access: Access) -> Location {
         let place = Location::Own(self.own.len() as u32);
         self.own.push((Arc::clone(storage), access));
-        self.places.insert(Arc::as_ptr(storage), place);
+        self.locations.insert(Arc::as_ptr(storage), place);
         place
     }
 
@@ -101,47 +101,47 @@ impl Planner {
         };
         let (Some(spread), Location::Own(own)) = (spread, place) else { return Some(place) };
         if let Some(known) = self.repeated.iter().find(|r| r.own == own && r.spread == spread) {
-            return Some(Location::Room(known.room));
+            return Some(Location::Buffer(known.buffer));
         }
-        self.rooms += 1;
-        self.repeated.push(Repeated { own, room: self.rooms - 1, spread });
-        Some(Location::Room(self.rooms - 1))
+        self.n_buffers += 1;
+        self.repeated.push(Repeated { own, buffer: self.n_buffers - 1, spread });
+        Some(Location::Buffer(self.n_buffers - 1))
     }
 
     /// The access to an array that has its own memory, otherwise None.
     fn access(&self, place: Location) -> Option<Access> {
         match place {
             Location::Own(n) => Some(self.own[n as usize].1),
-            Location::Room(_) => None,
+            Location::Buffer(_) => None,
         }
     }
 
     /// Assigns a tile buffer to an array.
-    fn room(&mut self, storage: &Arc<Storage>) -> Location {
-        let room = self.free.pop().unwrap_or_else(|| {
-            self.rooms += 1;
-            self.rooms - 1
+    fn assign_buffer(&mut self, storage: &Arc<Storage>) -> Location {
+        let buffer = self.free.pop().unwrap_or_else(|| {
+            self.n_buffers += 1;
+            self.n_buffers - 1
         });
         self.gone.push(Arc::clone(storage));
-        self.places.insert(Arc::as_ptr(storage), Location::Room(room));
-        Location::Room(room)
+        self.locations.insert(Arc::as_ptr(storage), Location::Buffer(buffer));
+        Location::Buffer(buffer)
     }
 
     /// Frees the tile buffer of an array after its last use.
     fn leave(&mut self, storage: &Arc<Storage>) {
-        if let Some(Location::Room(room)) = self.find(storage) {
-            self.places.remove(&Arc::as_ptr(storage));
+        if let Some(Location::Buffer(buffer)) = self.find(storage) {
+            self.locations.remove(&Arc::as_ptr(storage));
             self.has_left.insert(Arc::as_ptr(storage));
-            self.free.push(room);
+            self.free.push(buffer);
         }
     }
 
     /// Passes the tile buffer of an array, with its content, to another array at the last use of the first.
     fn rename(&mut self, storage: &Arc<Storage>, to: &Arc<Storage>) {
-        if let Some(place) = self.places.remove(&Arc::as_ptr(storage)) {
+        if let Some(place) = self.locations.remove(&Arc::as_ptr(storage)) {
             self.has_left.insert(Arc::as_ptr(storage));
             self.gone.push(Arc::clone(to));
-            self.places.insert(Arc::as_ptr(to), place);
+            self.locations.insert(Arc::as_ptr(to), place);
         }
     }
 
@@ -154,7 +154,7 @@ impl Planner {
     fn number(&self, place: Location) -> u32 {
         match place {
             Location::Own(n) => n,
-            Location::Room(n) => self.own.len() as u32 + n,
+            Location::Buffer(n) => self.own.len() as u32 + n,
         }
     }
 }
@@ -172,7 +172,7 @@ pub(crate) struct Arrays {
     /// Values in tile buffers.
     gone: Gone,
     /// The number of tile buffers.
-    rooms: usize,
+    n_buffers: usize,
     /// Arrays that are broadcast.
     repeated: Vec<Repeated>,
     /// Addresses of the arrays with their own memory.
@@ -192,9 +192,9 @@ pub(crate) struct TileRange<'a> {
     /// Offset in bytes from the start of each array.
     offset: usize,
     /// The first tile buffer.
-    rooms: *mut u8,
+    buffers: *mut u8,
     /// Bytes of a tile buffer.
-    room: usize,
+    buffer_bytes: usize,
     /// The type of 16 bits to which each result is rounded, if functions store their results in it.
     rounds: Option<DType>,
 }
@@ -206,7 +206,7 @@ impl TileRange<'_> {
         match self.own.get(number as usize) {
             _ if number == NOTHING => std::ptr::null_mut(),
             Some(start) => start.get().wrapping_add(self.offset),
-            None => self.rooms.wrapping_add((number as usize - self.own.len()) * self.room),
+            None => self.buffers.wrapping_add((number as usize - self.own.len()) * self.buffer_bytes),
         }
     }
 }
@@ -214,13 +214,13 @@ impl TileRange<'_> {
 impl Arrays {
     /// The arrays of a finished planner, each of `len` elements, for functions of one precision.
     fn new(planner: Planner, compute: Precision, len: usize) -> Self {
-        let Planner { own, gone, rooms, repeated, .. } = planner;
+        let Planner { own, gone, n_buffers, repeated, .. } = planner;
         let (at, adds) = (Vec::with_capacity(own.len()), vec![false; own.len()]);
         let dtype = compute.dtype();
         let rounds = Some(compute.stored()).filter(|stored| *stored != dtype);
         let converted = vec![None; own.len()];
-        let (gone, rooms) = (Gone::new(gone), rooms as usize);
-        Self { dtype, rounds, len, own, gone, rooms, repeated, at, adds, converted }
+        let (gone, n_buffers) = (Gone::new(gone), n_buffers as usize);
+        Self { dtype, rounds, len, own, gone, n_buffers, repeated, at, adds, converted }
     }
 
     /// Prepares a run, and resolves the addresses of the arrays with their own memory. Returns false without side
@@ -299,51 +299,67 @@ impl Arrays {
     /// Calls `work` for each tile of a range, with the number of its elements.
     fn tiles(&self, range: Range<usize>, mut work: impl FnMut(TileRange<'_>, usize)) {
         let (size, tile) = (self.dtype.size(), self.tile());
-        let room = tile.min(self.len).next_multiple_of(64 / size) * size;
+        let buffer_bytes = tile.min(self.len).next_multiple_of(64 / size) * size;
         let conversions = if self.rounds.is_some() { self.own.len() } else { 0 };
-        scratch::with((self.rooms + conversions) * room / size_of::<f32>(), |memory: &mut [f32]| {
-            let rooms = memory.as_mut_ptr().cast::<u8>();
-            let converts = rooms.wrapping_add(self.rooms * room);
-            let mut places: Option<List<Shared<u8>>> = self.rounds.map(|_| self.at.iter().copied().collect());
-            for start in range.clone().step_by(tile) {
-                let n = tile.min(range.end - start);
-                let converts_to = |array: usize| converts.wrapping_add(array * room);
-                let converted = || self.converted.iter().enumerate().filter_map(|(n, to)| Some((n, (*to)?)));
-                let memory = |array: usize| self.at[array].get().wrapping_add(start * size_of::<u16>());
-                // SAFETY: the arrays are valid, tile buffers hold a tile, and tiles of other threads are others.
-                unsafe {
-                    for Repeated { own, room: to, spread } in &self.repeated {
-                        if start != range.start && spread.is_even(tile) {
-                            continue;
+        scratch::with(
+            (self.n_buffers + conversions) * buffer_bytes / size_of::<f32>(),
+            |memory: &mut [f32]| {
+                let buffers = memory.as_mut_ptr().cast::<u8>();
+                let converts = buffers.wrapping_add(self.n_buffers * buffer_bytes);
+                let mut places: Option<List<Shared<u8>>> =
+                    self.rounds.map(|_| self.at.iter().copied().collect());
+                for start in range.clone().step_by(tile) {
+                    let n = tile.min(range.end - start);
+                    let converts_to = |array: usize| converts.wrapping_add(array * buffer_bytes);
+                    let converted =
+                        || self.converted.iter().enumerate().filter_map(|(n, to)| Some((n, (*to)?)));
+                    let memory = |array: usize| self.at[array].get().wrapping_add(start * size_of::<u16>());
+                    // SAFETY: the arrays are valid, tile buffers hold a tile, and tiles of other threads are others.
+                    unsafe {
+                        for Repeated { own, buffer: to, spread } in &self.repeated {
+                            if start != range.start && spread.is_even(tile) {
+                                continue;
+                            }
+                            let (from, to) =
+                                (self.at[*own as usize].get(), buffers.add(*to as usize * buffer_bytes));
+                            if let Some(dtype) = self.converted[*own as usize] {
+                                let mut narrow = [0_u16; TILE / size_of::<f32>()];
+                                spread.gather(from, narrow.as_mut_ptr().cast(), start, n, size_of::<u16>());
+                                sixteen_bits::widen_here(narrow.as_ptr().cast(), dtype, to.cast(), n);
+                            } else {
+                                spread.gather(from, to, start, n, size);
+                            }
                         }
-                        let (from, to) = (self.at[*own as usize].get(), rooms.add(*to as usize * room));
-                        if let Some(dtype) = self.converted[*own as usize] {
-                            let mut narrow = [0_u16; TILE / size_of::<f32>()];
-                            spread.gather(from, narrow.as_mut_ptr().cast(), start, n, size_of::<u16>());
-                            sixteen_bits::widen_here(narrow.as_ptr().cast(), dtype, to.cast(), n);
-                        } else {
-                            spread.gather(from, to, start, n, size);
+                        for (array, dtype) in converted() {
+                            let is_whole = || !self.repeated.iter().any(|r| r.own as usize == array);
+                            if (self.own[array].1 == Access::Read || self.adds[array]) && is_whole() {
+                                sixteen_bits::widen_here(memory(array), dtype, converts_to(array).cast(), n);
+                            }
+                            if let Some(places) = &mut places {
+                                places[array] = Shared::new(converts_to(array).wrapping_sub(start * size));
+                            }
                         }
-                    }
-                    for (array, dtype) in converted() {
-                        let is_whole = || !self.repeated.iter().any(|r| r.own as usize == array);
-                        if (self.own[array].1 == Access::Read || self.adds[array]) && is_whole() {
-                            sixteen_bits::widen_here(memory(array), dtype, converts_to(array).cast(), n);
+                        let own = places.as_deref().unwrap_or(&self.at);
+                        work(
+                            TileRange {
+                                own,
+                                offset: start * size,
+                                buffers,
+                                buffer_bytes,
+                                rounds: self.rounds,
+                            },
+                            n,
+                        );
+                        for (array, dtype) in
+                            converted().filter(|(array, _)| self.own[*array].1 != Access::Read)
+                        {
+                            let from = converts_to(array).cast_const().cast();
+                            sixteen_bits::narrow_here(from, memory(array), dtype, n);
                         }
-                        if let Some(places) = &mut places {
-                            places[array] = Shared::new(converts_to(array).wrapping_sub(start * size));
-                        }
-                    }
-                    let own = places.as_deref().unwrap_or(&self.at);
-                    work(TileRange { own, offset: start * size, rooms, room, rounds: self.rounds }, n);
-                    for (array, dtype) in converted().filter(|(array, _)| self.own[*array].1 != Access::Read)
-                    {
-                        let from = converts_to(array).cast_const().cast();
-                        sixteen_bits::narrow_here(from, memory(array), dtype, n);
                     }
                 }
-            }
-        });
+            },
+        );
     }
 
     /// Calls `work` for every tile, on several threads if that pays for this number of calls. See [`Arrays::tiles`].

@@ -32,13 +32,13 @@ impl WholeArray {
         if self.spread == [None; 2] {
             return work(&part);
         }
-        let mut rooms: [TileBuffer; 2] = [const { Aligned([MaybeUninit::uninit(); _]) }; 2];
-        for (i, room) in rooms.iter_mut().enumerate() {
+        let mut buffers: [TileBuffer; 2] = [const { Aligned([MaybeUninit::uninit(); _]) }; 2];
+        for (i, buffer) in buffers.iter_mut().enumerate() {
             if let Some(spread) = self.spread[i].filter(|_| !self.part.x[i].is_null()) {
-                let room = room.0.as_mut_ptr().cast();
+                let buffer = buffer.0.as_mut_ptr().cast();
                 // SAFETY: the array is valid, and the tile buffer holds a tile.
-                unsafe { spread.gather(self.part.x[i], room, start, n, size) };
-                part.x[i] = room;
+                unsafe { spread.gather(self.part.x[i], buffer, start, n, size) };
+                part.x[i] = buffer;
             }
         }
         work(&part);
