@@ -29,14 +29,14 @@ VARIABLE = [
     "tolist", "topk", "trainable", "transpose", "tril", "triu", "type", "type_as", "unbind", "unfold", "uniform_",
     "unsqueeze", "value", "var", "view", "view_as", "zero_", "zero_grad", "zeros",
 ]  # fmt: skip
-"""Attributes that variables lack. `_foreign_names.VARIABLE` says what to write."""
+"""Attributes that variables lack. `foreign_names.VARIABLE` says what to write."""
 
 ARRAY = [
     "abs", "add_", "clip", "clone", "copy", "copy_", "cpu", "cuda", "d", "detach", "device", "dim", "fill_",
     "flatten", "float", "half", "isnan", "mul_", "norm", "numel", "requires_grad", "reshape", "sqrt", "square", "to",
     "tolist", "transpose", "zero_",
 ]  # fmt: skip
-"""Attributes that arrays lack. `_foreign_names.ARRAY` says what to write."""
+"""Attributes that arrays lack. `foreign_names.ARRAY` says what to write."""
 
 
 ABSENT_OPERATORS = {
@@ -52,7 +52,7 @@ ABSENT_OPERATORS = {
     "__rxor__": "^",
     "__xor__": "^",
 }
-"""Methods of operators that variables and arrays lack. `_foreign_names.OPERATORS` says what to write."""
+"""Methods of operators that variables and arrays lack. `foreign_names.OPERATORS` says what to write."""
 
 UFUNC_OPERATORS = {
     "add": ("__add__", "__radd__"),
@@ -113,11 +113,11 @@ class _Absent(str):
 
     def __get__(self, holder: Any, kind: type | None = None) -> NoReturn:
         """Raises AttributeError with the text to write in Kinnor."""
-        from . import _foreign_names  # On a mistake only, not on import.
+        from .compat import foreign_names  # On a mistake only, not on import.
 
         name = str(self)
         is_array = issubclass(type(holder) if kind is None else kind, NdArray)
-        text = (_foreign_names.ARRAY if is_array else _foreign_names.VARIABLE)[name]
+        text = (foreign_names.ARRAY if is_array else foreign_names.VARIABLE)[name]
         whole = f"{('NdArray' if is_array else 'Variable')!r} object has no attribute {name!r}; write {text}"
         raise AttributeError(whole, name=name, obj=holder)
 
@@ -195,10 +195,10 @@ def _absent_operator(name: str) -> Callable[..., NoReturn]:
 
     def refused(self: Any, *other: Any) -> NoReturn:
         """Raises CallError."""
-        from . import _foreign_names  # On a mistake only, not on import.
+        from .compat import foreign_names  # On a mistake only, not on import.
 
         kind = "NdArray" if isinstance(self, NdArray) else "Variable"
-        text = _foreign_names.OPERATORS[name.replace("__r", "__")]
+        text = foreign_names.OPERATORS[name.replace("__r", "__")]
         sign = ABSENT_OPERATORS[name]
         raise CallError(f"{kind}: expected an operator such as + - * / @ **, got {sign!r}; write {text}")
 
@@ -229,9 +229,9 @@ def _array_function(self: Any, function: Any, types: Any, args: Any, named: Any)
 
 def _numpy_error(x: Any, name: str, table: str) -> CallError:
     """The error for NumPy's function of a variable or an array, with what to write."""
-    from . import _foreign_names  # On a mistake only, not on import.
+    from .compat import foreign_names  # On a mistake only, not on import.
 
-    text = getattr(_foreign_names, table).get(name)
+    text = getattr(foreign_names, table).get(name)
     kind, values = ("NdArray", "x.data") if isinstance(x, NdArray) else ("Variable", "x.d")
     hint = f"numpy.{name}({values}) for an array" if text is None else f"{text}, or numpy.{name}({values}) for an array"
     return CallError(f"numpy.{name}: expected an array of NumPy, got {kind}; write {hint}")

@@ -106,7 +106,7 @@ def question(name: str, known: Iterable[str]) -> str:
     >>> question("reduction", ["x0", "x1"])
     '; the result has one loss for each element; kinnor.functions.mean gives the mean'
     """
-    from ._foreign_names import FUNCTION_ARGUMENTS  # On a mistake only, not on import.
+    from .compat.foreign_names import FUNCTION_ARGUMENTS  # On a mistake only, not on import.
 
     text = FUNCTION_ARGUMENTS.get(name)
     return spelled(name, known) or ("" if text is None else f"; {text}")
@@ -135,9 +135,9 @@ def lacks(holder: object, name: str, table: str, kind: str | None = None) -> NoR
         table: The table of `_foreign_names` that has attributes of other libraries' objects of this kind.
         kind: The kind of object for the error; the name of its class by default.
     """
-    from . import _foreign_names  # On a mistake only, not on import.
+    from .compat import foreign_names  # On a mistake only, not on import.
 
-    text = getattr(_foreign_names, table).get(name)
+    text = getattr(foreign_names, table).get(name)
     hint = "" if text is None else f"; write {text}"
     told = f"{kind or type(holder).__name__!r} object has no attribute {name!r}{hint}"
     raise AttributeError(told, name=name, obj=holder)
@@ -151,14 +151,14 @@ def absence(path: str, known: Iterable[str] = ()) -> str:
     >>> absence("kinnor.functions.silu", ["selu", "swish"])
     "module 'kinnor.functions' has no attribute 'silu'; did you mean 'swish'?"
     """
-    from . import _missing  # On a mistake only, not on import.
+    from .compat import missing  # On a mistake only, not on import.
 
     module, _, name = path.rpartition(".")
     of_nnabla = module.partition(".")[2]
     inside = f"{of_nnabla}.{name}".lstrip(".")
-    there = any(inside == missing or inside.startswith(f"{missing}.") for missing in _missing.MODULES)
-    if there or name in _missing.NAMES.get(of_nnabla, ()):
-        told = f"module '{module}' has no attribute '{name}': NNabla has it and Kinnor has not, see {_missing.PAGE}"
+    there = any(inside == each or inside.startswith(f"{each}.") for each in missing.MODULES)
+    if there or name in missing.NAMES.get(of_nnabla, ()):
+        told = f"module '{module}' has no attribute '{name}': NNabla has it and Kinnor has not, see {missing.PAGE}"
         advice = next((why for place, why in INSTEAD.items() if f"{inside}.".startswith(f"{place}.")), None)
         return told if advice is None else f"{told}; {advice}"
     return f"module '{module}' has no attribute '{name}'{_proposal(of_nnabla, name, known)}"
@@ -172,7 +172,7 @@ def _proposal(module: str, name: str, known: Iterable[str]) -> str:
         name: The name.
         known: The names of the module.
     """
-    from ._foreign_names import instead  # On a mistake only, not on import.
+    from .compat.foreign_names import instead  # On a mistake only, not on import.
 
     known = list(known)
     found = instead(module, name)
@@ -212,7 +212,7 @@ def absent_module(path: str) -> None:
         path: Dotted path of a module that was not found. Nothing is raised if no other library has one of this name.
     """
     module, _, name = path.rpartition(".")
-    from ._foreign_names import instead  # On a mistake only, not on import.
+    from .compat.foreign_names import instead  # On a mistake only, not on import.
 
     inside = module.partition(".")[2]
     found = instead(inside, name)

@@ -356,9 +356,9 @@ def test_errors_for_misspelt_names_suggest_the_nearest():
 
 def test_names_of_other_libraries_lead_to_names_that_are_there():
     """Each suggestion for a name of another library names something that exists."""
-    from kinnor import _foreign_names
+    from kinnor.compat import foreign_names
 
-    for path, table in _foreign_names.TABLES.items():
+    for path, table in foreign_names.TABLES.items():
         module_of_table = importlib.import_module(f"kinnor.{path}".rstrip("."))
         assert list(table) == [name.replace("_", "").lower() for name in table]
         for text in table.values():

@@ -9,8 +9,8 @@ import pytest
 from nnabla_names import names
 
 import kinnor as nn
-from kinnor import _missing
 from kinnor._suggest import INSTEAD, absence, nearest
+from kinnor.compat import missing
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,10 +25,10 @@ def test_the_list_is_up_to_date():
 
 def test_the_page_names_all_of_it():
     """The page of differences names each missing module and name of NNabla's."""
-    page = (ROOT / _missing.PAGE).read_text()
+    page = (ROOT / missing.PAGE).read_text()
     told = set(re.findall(r"`([\w.]+)`", page[page.index("## Missing names") :]))
-    assert set(_missing.MODULES) <= told
-    assert {name for known in _missing.NAMES.values() for name in known} <= told
+    assert set(missing.MODULES) <= told
+    assert {name for known in missing.NAMES.values() for name in known} <= told
 
 
 def test_all_listed_names_are_nnablas():
@@ -36,15 +36,15 @@ def test_all_listed_names_are_nnablas():
     known = names()
     assert len(known) > 100
     assert sum(map(len, known.values())) > 700
-    for module, absent in _missing.NAMES.items():
+    for module, absent in missing.NAMES.items():
         assert absent, module
-    assert {f"nnabla.{module}" for module in _missing.MODULES} <= set(known)
+    assert {f"nnabla.{module}" for module in missing.MODULES} <= set(known)
 
 
 def test_errors_distinguish_missing_names_from_typing_errors(monkeypatch):
     """The error says if NNabla has the missing name."""
-    monkeypatch.setattr(_missing, "NAMES", {"functions": ("teleport",), "": ("warp",)})
-    monkeypatch.setattr(_missing, "MODULES", ("utils.time_machine",))
+    monkeypatch.setattr(missing, "NAMES", {"functions": ("teleport",), "": ("warp",)})
+    monkeypatch.setattr(missing, "MODULES", ("utils.time_machine",))
     told = "has no attribute 'teleport': NNabla has it and Kinnor has not, see docs/differences.md"
     with pytest.raises(AttributeError, match=told):
         _ = nn.functions.teleport
@@ -60,7 +60,7 @@ def test_errors_name_replacements_of_modules():
     assert "Kinnor runs on CPUs" in absence("nnabla.utils.nvml")
     cv2 = "nnabla.utils.image_utils.backend_events.cv2_backend.Cv2Backend"
     assert "Pillow and pypng are the backends" in absence(cv2)
-    assert set(INSTEAD) <= set(_missing.MODULES)
+    assert set(INSTEAD) <= set(missing.MODULES)
 
 
 def test_the_nearest_name():

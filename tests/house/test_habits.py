@@ -15,7 +15,8 @@ import kinnor as nn
 import kinnor.layers as L
 import kinnor.onnx
 import kinnor.solvers as S
-from kinnor import _foreign_attributes, _foreign_names
+from kinnor import _foreign_attributes
+from kinnor.compat import foreign_names
 from kinnor.data.data_iterator import data_iterator_simple
 from kinnor.learning_rate_scheduler import CosineScheduler
 
@@ -91,7 +92,7 @@ def holders():
 
 @pytest.mark.parametrize(
     ("table", "name", "text"),
-    [(table, name, text) for table in OF_OBJECTS for name, text in getattr(_foreign_names, table).items()],
+    [(table, name, text) for table in OF_OBJECTS for name, text in getattr(foreign_names, table).items()],
 )
 def test_suggestions_are_in_the_error_and_run(table, name, text, capsys):
     holder, there = holders()[table]
@@ -104,7 +105,7 @@ def test_suggestions_are_in_the_error_and_run(table, name, text, capsys):
 
 def test_absent_attributes_hide_no_attribute_of_the_core():
     tree = ast.parse((ROOT / "python/kinnor/_core.pyi").read_text())
-    for name, table in (("Variable", _foreign_names.VARIABLE), ("NdArray", _foreign_names.ARRAY)):
+    for name, table in (("Variable", foreign_names.VARIABLE), ("NdArray", foreign_names.ARRAY)):
         (stub,) = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
         own = {getattr(node, "name", None) or ast.unparse(getattr(node, "target", node)) for node in stub.body}
         assert len(own) > 40 and own.isdisjoint(table)
@@ -112,7 +113,7 @@ def test_absent_attributes_hide_no_attribute_of_the_core():
 
 @pytest.mark.parametrize(
     ("module", "name", "text"),
-    [(module, name, text) for module, table in _foreign_names.TABLES.items() for name, text in table.items()],
+    [(module, name, text) for module, table in foreign_names.TABLES.items() for name, text in table.items()],
 )
 def test_suggestions_of_modules_are_in_the_error_and_run(module, name, text, capsys, monkeypatch):
     owner = importlib.import_module(f"kinnor.{module}".strip("."))
@@ -139,8 +140,8 @@ def test_suggestions_of_modules_are_in_the_error_and_run(module, name, text, cap
 
 @pytest.mark.parametrize("table", ["VARIABLE", "ARRAY"])
 def test_all_suggestions_for_arrays_are_attached(table):
-    """The attributes with suggestions are the ones listed in `_foreign_names`."""
-    assert getattr(_foreign_attributes, table) == list(getattr(_foreign_names, table))
+    """The attributes with suggestions are the ones listed in `foreign_names`."""
+    assert getattr(_foreign_attributes, table) == list(getattr(foreign_names, table))
 
 
 @pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
@@ -213,7 +214,7 @@ def computed(value):
 @pytest.mark.parametrize("table", ["UFUNCS", "REDUCTIONS"])
 def test_functions_of_numpy_name_the_function(kind, table):
     """The error of `numpy.exp(x)` suggests an expression with the values that NumPy computes."""
-    for name, text in getattr(_foreign_names, table).items():
+    for name, text in getattr(foreign_names, table).items():
         there, function = of_kind(kind), getattr(np, name)
         operands = [there["x"], there["y"]][: getattr(function, "nin", 1)]
         arrays = [computed(each) for each in operands]
@@ -256,7 +257,7 @@ def test_operators_of_numpy_arrays_are_those_of_variables(kind):
 @pytest.mark.parametrize("kind", [nn.Variable, nn.NdArray])
 def test_operators_that_are_absent_name_the_function(kind):
     """The error of `x // y` suggests an expression."""
-    for method, text in _foreign_names.OPERATORS.items():
+    for method, text in foreign_names.OPERATORS.items():
         sign = _foreign_attributes.ABSENT_OPERATORS[method]
         for code in ("~x",) if sign == "~" else (f"x {sign} y", f"x {sign} 2", f"2 {sign} x"):
             with pytest.raises(TypeError) as raised:
@@ -351,7 +352,7 @@ def test_a_profile_knows_names_of_pytorch(tmp_path):
     """Names of PyTorch's profiler suggest expressions that work."""
     with nn.profile() as p:
         nn.functions.relu(nn.Variable((2, 2)))
-    for name, text in _foreign_names.PROFILE.items():
+    for name, text in foreign_names.PROFILE.items():
         with pytest.raises(AttributeError, match=f"^'Profile' object has no attribute '{name}'; write ") as raised:
             getattr(p, name)
         assert str(raised.value).endswith(text)
@@ -579,7 +580,7 @@ def test_parts_of_a_sequence():
 
 def test_the_list_for_stubtest_has_the_absent_attributes():
     lines = (ROOT / "tools/stubtest-allowlist").read_text().splitlines()
-    for name, table in (("Variable", _foreign_names.VARIABLE), ("NdArray", _foreign_names.ARRAY)):
+    for name, table in (("Variable", foreign_names.VARIABLE), ("NdArray", foreign_names.ARRAY)):
         (listed,) = [line for line in lines if line.startswith(rf"kinnor\._core\.{name}\.(")]
         assert listed.partition("(")[2].rstrip(")").split("|") == sorted(table)
 
@@ -612,14 +613,14 @@ def test_values_in_the_place_of_others_raise_an_error(name, inputs, arguments):
         assert "without a name" in told, told
 
 
-@pytest.mark.parametrize("name", _foreign_names.MORE_ARGUMENTS)
+@pytest.mark.parametrize("name", foreign_names.MORE_ARGUMENTS)
 def test_surplus_values_say_what_to_write(name):
     """`log(x, 2)` and other calls of PyTorch and NumPy suggest an expression that runs."""
     there = {**names(), "math": math}
     declared = {name: inputs + list(arguments) for name, inputs, arguments in registry()}
     with pytest.raises(TypeError) as raised:
         getattr(nn.functions, name)(*[X] * len(declared[name]), 2)
-    text = _foreign_names.MORE_ARGUMENTS[name]
+    text = foreign_names.MORE_ARGUMENTS[name]
     assert str(raised.value).endswith(f"; write {text}")
     exec(text, there)
 

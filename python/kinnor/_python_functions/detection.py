@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _check, _core
 from .._core import ArgumentError, CallError, NdArray, ShapeError, Variable
-from .constants import with_constant
+from . import with_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

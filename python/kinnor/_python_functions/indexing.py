@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _core
 from .._core import NdArray, Variable
-from .constants import with_constant
+from . import with_constant
 
 f = _core.functions
 Arrays = (np.ndarray, NdArray, Variable, list)

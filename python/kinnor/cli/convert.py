@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..nnp import ProtoGraph
+from . import wrote
 from .accepted import refused, without_effect
 from .formats import FORMATS, Document, FormatError, only_executor, read, with_parameters, write
-from .written import wrote
 
 if TYPE_CHECKING:
     import argparse

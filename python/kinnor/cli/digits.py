@@ -10,7 +10,7 @@ import numpy as np
 from ..datasets import digits
 from ..files.images import write_image
 from ..files.progress import Progress
-from .written import wrote
+from . import wrote
 
 if TYPE_CHECKING:
     import argparse

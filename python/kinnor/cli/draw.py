@@ -11,8 +11,8 @@ from ..files.atomic import replacing
 from ..nnp import NetworkError, ProtoGraph
 from ..pictures import Picture
 from ..pictures.graph import Graph, Node, Walk
+from . import wrote
 from .formats import read
-from .written import wrote
 
 if TYPE_CHECKING:
     import argparse

@@ -5,19 +5,22 @@ A reader returns a `Document`, a writer takes one. To add a format, add an entry
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .. import nnp
 from .. import parameter as parameters
-from .._core import Error
+from .._core import Error, Variable
 from ..files import network_file, parameter_file, parameter_protobuf, schema
 from ..model import from_graph
-from ..nnp import NetworkError, ProtoGraph, entries
+from ..nnp import NetworkError, ProtoExecutor, ProtoGraph, entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..files.parameter_file import Entry
+    from ..onnx import Model
 
 __all__ = ["FORMATS", "Document", "Format", "FormatError", "only_executor", "read", "with_parameters", "write"]
 
@@ -120,10 +123,61 @@ def _write_parameters(path: str, document: Document) -> None:
 def _read_onnx(path: str) -> Document:
     """Read an ONNX file."""
     from .. import onnx
-    from ..onnx.converting import described
 
-    proto, graph = described(onnx.load(path), Path(path).stem)
+    proto, graph = _described(onnx.load(path), Path(path).stem)
     return Document(proto, entries(graph.get_parameters().items()))
+
+
+def _described(model: Model, name: str = "model", batch_size: int = 2) -> tuple[Any, ProtoGraph]:
+    """A model as an NNabla network, with its constants as parameters.
+
+    Args:
+        model: The model. Only the first axis of its inputs may have a symbolic length.
+        name: The name of the network.
+        batch_size: Length of symbolic axes. If possible, the network allows any batch size.
+
+    Returns:
+        The `NNablaProtoBuf` message without parameters, and the graph with parameters.
+
+    Raises:
+        NetworkError: If another axis is symbolic, or if NNabla's format cannot hold a function.
+    """
+    inputs = {}
+    for key, shape in model.shapes.items():
+        if shape is None or None in shape[1:]:
+            raise NetworkError(f"convert: expected input {key!r} with the first axis open at most, got {shape}")
+        inputs[key] = Variable([batch_size if n is None else n for n in shape])
+    made = model(**inputs)
+    outputs = dict(zip(model.outputs, made if isinstance(made, tuple) else (made,), strict=True))
+    with parameters.parameter_scope("", {}):
+        for key, x in model.get_parameters().items():
+            parameters.set_parameter(key, x)
+        known = set(model.get_parameters().values()) | set(inputs.values())
+        taken = {key.split("/")[0] for key in model.get_parameters()}
+        functions: list[Any] = []
+        for output in outputs.values():
+            output.visit(functions.append)
+        for function in functions:
+            for x in function.inputs:
+                if x.parent is None and x not in known:
+                    known.add(x)
+                    free = next(key for n in count(len(known)) if (key := f"constant_{n}") not in taken)
+                    taken.add(free)
+                    parameters.set_parameter(free, x)
+        names = {**inputs, **outputs}
+        graph = nnp.create_graph_from_variable(name, list(outputs.values()), names)
+    network = graph.networks[name]
+    used = [key for key in inputs if key in network.inputs]
+    executor = {"name": "runtime", "network": name, "data": used, "output": list(outputs)}
+    graph.executors["runtime"] = ProtoExecutor.create_from_dict(executor, network)
+    is_open = any(shape and shape[0] is None for shape in model.shapes.values())
+    try:
+        proto = graph.as_proto(False, False, [network], is_open)
+    except NetworkError:
+        if not is_open:
+            raise
+        proto = graph.as_proto(False, False, [network], False)  # some shape does not start with the batch
+    return proto, graph
 
 
 def _write_onnx(path: str, document: Document, opset: int | None = None) -> None:

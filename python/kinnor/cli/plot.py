@@ -9,7 +9,7 @@ from .. import monitor
 from .._core import ArgumentError
 from ..files.atomic import replacing
 from ..files.packages import needed
-from .written import wrote
+from . import wrote
 
 if TYPE_CHECKING:
     import argparse

@@ -150,8 +150,8 @@ def _explain_argument(kind: str, method: Callable[..., Any], error: TypeError) -
     parameters = list(inspect.signature(method).parameters.values())[1:]
     known = [each.name for each in parameters]
     if is_unknown:
-        from .._foreign_names import LAYER_ARGUMENTS  # On a mistake only, not on import.
         from .._suggest import advice
+        from ..compat.foreign_names import LAYER_ARGUMENTS  # On a mistake only, not on import.
 
         name = told.split("'")[1]
         got = f"an argument {name!r}{advice(name, known, LAYER_ARGUMENTS)}"
@@ -698,7 +698,7 @@ class Module:
 
     def _missing_hint(self, name: str) -> str:
         """The end of an error about an attribute that PyTorch's modules have and this one has not."""
-        from .._foreign_names import MODULE  # On a mistake only, not on import.
+        from ..compat.foreign_names import MODULE  # On a mistake only, not on import.
 
         other = self._own_name(name)
         if other is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import parameter as parameters
 from .._core import CallError, Variable
-from .._python_functions.constants import CONSTANT_INPUT
+from .._python_functions import CONSTANT_INPUT
 from ..core.module import listeners
 from ..files.network_file import NetworkError
 from .batch import lowered

@@ -24,9 +24,9 @@ from .convolutions import (
 )
 from .decomposed import cpd3_convolution, svd_affine, svd_convolution
 from .decorator import parametric_function_api
+from .families import min_max_quantize
 from .fused import fused_batch_normalization, mean_subtraction, sync_batch_normalization
 from .layers import affine, embed, prelu
-from .min_max import min_max_quantize
 from .normalizations import batch_normalization, group_normalization, instance_normalization, layer_normalization
 from .quantized import (
     binary_connect_affine,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .._suggest import absent
-from .callbacks import Callback, EarlyStopping, Run
+from .callbacks import Callback, EarlyStopping, History, Run
 from .fitting import fit
-from .history import History
 from .loop import Evaluator, Trainer, Updater
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from ..core import Module
 from ..learning_rate_scheduler import PlateauScheduler
 from ..parameter import get_parameters
 from .batches import BatchGraphs, batches
-from .callbacks import Callback, Run, monitored
-from .history import History, shown
+from .callbacks import Callback, History, Run, monitored, shown
 from .loop import Evaluator, Trainer, Updater
 from .losses import loss_of, metrics_of
 

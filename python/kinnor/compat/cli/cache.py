@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...cli.written import wrote
+from ...cli import wrote
 from ...data.cache_data_source import CacheDataSource, write_cache
 from ...data.csv_data_source import CsvDataSource
 from ...data.data_source import DataError

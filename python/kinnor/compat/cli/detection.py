@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cli.written import wrote
+from ...cli import wrote
 from ...data.data_source import DataError
 from ...files.images import ImageError, read_image, write_image
 from ...files.progress import Progress

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import parameter as parameters
+from ...cli import wrote
 from ...cli.accepted import without_effect
-from ...cli.written import wrote
 from ...data.csv_data_source import CsvDataSource
 from ...data.data_iterator import data_iterator
 from ...files.atomic import replacing

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import functions
+from ...cli import wrote
 from ...cli.accepted import refused, without_effect
 from ...cli.formats import read
-from ...cli.written import wrote
 from ...files.atomic import replacing
 from ...nnp import NetworkError, ProtoGraph, messages
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...cli.written import wrote
+from ...cli import wrote
 from ...data.data_source import DataError
 from ...files.atomic import replacing
 from ...files.images import ImageError, read_image, resized, write_image

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import parameter as parameters
-from ...cli.written import wrote
+from ...cli import wrote
 from ...files.atomic import replacing
 from ...nnp import NetworkError
 from ...profiling import profile as profiled

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import nnp
+from ...cli import wrote
 from ...cli.formats import FormatError
-from ...cli.written import wrote
 from ..utils.affine import with_affine_layers
 
 if TYPE_CHECKING:

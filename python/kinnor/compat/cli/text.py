@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from ..._core import ParameterError
-from ...cli.written import wrote
+from ...cli import wrote
 from ...files import network_file, parameter_file
 from ...files.atomic import replacing
 

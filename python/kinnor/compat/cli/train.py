@@ -15,8 +15,8 @@ import numpy as np
 from ... import nnp
 from ... import parameter as parameters
 from ..._core import Error
+from ...cli import wrote
 from ...cli.accepted import without_effect
-from ...cli.written import wrote
 from ...files import network_file
 from ...files.progress import Progress
 from ...nnp import NetworkError
