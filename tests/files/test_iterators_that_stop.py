@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kinnor.utils.batches import DataIterator
+from kinnor.data.batches import DataIterator
 from kinnor.utils.data_iterator import data_iterator, data_iterator_concat_datasets, data_iterator_simple
 from kinnor.utils.data_source import DataSource
 

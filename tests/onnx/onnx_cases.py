@@ -8,7 +8,7 @@ import numpy as np
 import onnx.backend.test.case.node as node_cases
 from onnx import TensorProto, helper, numpy_helper
 
-from kinnor.onnx.tables import TABLE
+from kinnor.onnx.read.tables import TABLE
 
 KNOWN = {"bool", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)

@@ -16,7 +16,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.onnx
 import kinnor.solvers as S
-from kinnor.onnx.tables import SUBJECTS
+from kinnor.onnx.read.tables import SUBJECTS
 
 
 def assert_close(y, expected):

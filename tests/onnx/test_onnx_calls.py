@@ -11,7 +11,7 @@ import kinnor as nn
 import kinnor.functions as F
 import kinnor.onnx
 from kinnor._core import are_small_whole, plans_made
-from kinnor.onnx.building import Builder
+from kinnor.onnx.read.building import Builder
 
 RNG = np.random.default_rng(7)
 LARGE = 300

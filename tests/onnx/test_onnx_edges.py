@@ -9,7 +9,7 @@ from onnx_runtime import compared, model_of
 
 import kinnor as nn
 import kinnor.onnx
-from kinnor.onnx.tables import SUBJECTS, TABLE
+from kinnor.onnx.read.tables import SUBJECTS, TABLE
 
 DOES_NOT_RETURN = {"ConvTranspose", "GRU", "LSTM", "Unique"}
 """Operators on which ONNX Runtime ends the process where an array has no elements."""

@@ -14,8 +14,8 @@ import kinnor.functions as F
 import kinnor.onnx
 import kinnor.parametric_functions as PF
 from kinnor import _core
-from kinnor.onnx.exports import EXPORTS
 from kinnor.onnx.write import saving
+from kinnor.onnx.write.exports import EXPORTS
 from kinnor.onnx.write.exports.fused import BINARY
 
 NEWEST = max(v for v in range(9, onnx.defs.onnx_opset_version() + 1) if v <= 25)

@@ -37,7 +37,7 @@ WORKS = {
         nn.load_parameters(file, extension=".h5")
         """,
     "convert to ONNX": """
-        import tempfile, kinnor.functions as F, kinnor.onnx.saving as saving
+        import tempfile, kinnor.functions as F, kinnor.onnx.write.saving as saving
         own = saving.Call
         saving.Call = lambda *args: (sleep(TIME), own(*args))[1]
         y = nn.Variable((2, 3))

@@ -20,7 +20,7 @@ import kinnor
 from kinnor.compat import _programs, names
 
 from . import runtime
-from .runtime import VERSION
+from .environment import VERSION
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -1,9 +1,7 @@
-"""The public names of `onnxruntime`: sessions whose errors have ONNX Runtime's names, and facts of the machine."""
+"""The public names of `onnxruntime`: sessions whose errors have ONNX Runtime's names."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +9,7 @@ import kinnor
 from kinnor import onnx as sessions
 from kinnor.onnx import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, ModelMetadata, NodeArg, OnnxError
 
+from .binding import IOBinding, OrtValue, OrtValueVector, SessionIOBinding
 from .devices import (
     OrtAllocatorType,
     OrtArenaCfg,
@@ -20,6 +19,28 @@ from .devices import (
     OrtMemoryInfo,
     OrtMemoryInfoDeviceType,
     OrtMemType,
+)
+from .environment import (
+    check_and_normalize_provider_args,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+    disable_telemetry_events,
+    enable_telemetry_events,
+    get_all_providers,
+    get_available_providers,
+    get_build_info,
+    get_device,
+    get_ep_devices,
+    get_version_string,
+    has_collective_ops,
+    log,
+    preload_dlls,
+    print_debug_info,
+    set_default_logger_callback,
+    set_default_logger_severity,
+    set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
+    set_seed,
 )
 from .errors import (
     EngineError,
@@ -99,47 +120,6 @@ __all__ = [
     "set_seed",
 ]
 
-VERSION = "1.32.0"
-"""The version of ONNX Runtime whose Python interface this is."""
-
-
-class OrtValueVector(list[Any]):
-    """Inputs or outputs of a session: a list of `OrtValue`."""
-
-    def push_back(self, value: Any) -> None:
-        """Add a value.
-
-        Args:
-            value: The value.
-        """
-        self.append(value)
-
-    def element_type_at(self, at: int) -> int:
-        """Returns the number that ONNX gives the element type of a value.
-
-        Args:
-            at: The index of the value.
-        """
-        return int(self[at].element_type())
-
-    def dlpack_at(self, at: int) -> Any:
-        """Returns a value as a DLPack capsule.
-
-        Args:
-            at: The index of the value.
-        """
-        return self[at].to_dlpack()
-
-    def reserve(self, n: int) -> None:
-        """Does nothing.
-
-        Args:
-            n: Ignored.
-        """
-
-    def shrink_to_fit(self) -> None:
-        """Does nothing."""
-
 
 class SessionOptions(sessions.SessionOptions):
     """Settings of a session, whose errors have ONNX Runtime's names."""
@@ -199,19 +179,6 @@ class RunOptions(sessions.RunOptions):
         raise NotImplemented("RunOptions: expected no LoRA adapters, got one")  # noqa: F901 - the class of this module
 
 
-class OrtValue(sessions.OrtValue):
-    """An input or output of a session, with the names of ONNX Runtime's inner class as well."""
-
-    @property
-    def _ortvalue(self) -> OrtValue:
-        """The value itself."""
-        return self
-
-    def _get_c_value(self) -> OrtValue:
-        """Returns the value itself."""
-        return self
-
-
 @contextmanager
 def _named_as_there(while_loading: bool) -> Iterator[None]:
     """Raise errors under the names that ONNX Runtime gives them."""
@@ -245,49 +212,6 @@ _PROVIDERS = (
     *("Xnnpack", "Nnapi", "Rknpu", "CANN", "Tvm", "Azure", "SNPE", "Stvm", "Nuphar", "Vulkan", "CPU"),
 )
 """The first parts of the names of ONNX Runtime's providers."""
-
-
-def check_and_normalize_provider_args(
-    providers: Any, provider_options: Any, available_provider_names: Sequence[str]
-) -> tuple[list[str], list[dict[str, str]]]:
-    """Check the providers of a session, and warn if one is not available.
-
-    Args:
-        providers: Names, or pairs of a name and its settings.
-        provider_options: The settings of each name, or None.
-        available_provider_names: The providers that there are.
-
-    Returns:
-        The names, and the settings of each as strings.
-
-    Raises:
-        ValueError: If an argument is of another kind.
-    """
-    found: dict[str, dict[str, str]] = {}
-    if providers is None:
-        return [], []
-    if not isinstance(providers, Sequence):
-        raise ValueError(f"providers: expected a sequence, got {type(providers).__name__}")
-    pairs = [(held, {}) if isinstance(held, str) else held for held in providers]
-    if provider_options is not None:
-        if not isinstance(provider_options, Sequence) or len(provider_options) != len(providers):
-            raise ValueError(f"provider_options: expected {len(providers)} dictionaries, got {provider_options!r}")
-        if not all(isinstance(held, str) for held in providers):
-            raise ValueError("providers: expected names where `provider_options` are given, got others")
-        pairs = list(zip(providers, provider_options, strict=True))
-    for pair in pairs:
-        fits = isinstance(pair, tuple) and len(pair) == 2
-        if not (fits and isinstance(pair[0], str) and isinstance(pair[1], dict)):
-            raise ValueError(f"providers: expected names, or pairs of a name and a dictionary, got {pair!r}")
-        name, settings = pair
-        if name not in available_provider_names:
-            there = ", ".join(available_provider_names)
-            warnings.warn(f"provider {name!r} is not available, only: {there}", UserWarning, stacklevel=3)
-        if name in found:
-            warnings.warn(f"provider {name!r} is there twice", UserWarning, stacklevel=3)
-        else:
-            found[name] = {str(key): str(value) for key, value in settings.items()}
-    return list(found), list(found.values())
 
 
 class _InnerSession:
@@ -327,7 +251,7 @@ class InferenceSession(sessions.InferenceSession):
         **named: Any,
     ) -> None:
         check_and_normalize_provider_args(providers, provider_options, get_available_providers())
-        _log(f"Loading a model of {type(path_or_bytes).__name__}")
+        log(f"Loading a model of {type(path_or_bytes).__name__}")
         options = SessionOptions() if sess_options is None else sess_options
         with _named_as_there(while_loading=True):
             super().__init__(path_or_bytes, options, **named)
@@ -395,160 +319,9 @@ def _memory() -> OrtMemoryInfo:
     return OrtMemoryInfo("Cpu", OrtAllocatorType.ORT_DEVICE_ALLOCATOR, 0, OrtMemType.DEFAULT)
 
 
-class IOBinding(sessions.IOBinding):
-    """Inputs and outputs of a session that are bound before a run."""
-
-    def get_outputs(self) -> list[Any]:
-        """Returns the outputs of the last run, in the order in which they were bound."""
-        return OrtValueVector(OrtValue(value.numpy()) for value in super().get_outputs())
-
-    get_outputs_as_ortvaluevector = get_outputs
-
-
-class SessionIOBinding(IOBinding):
-    """The same in the shape of ONNX Runtime's inner class, which takes devices as objects.
-
-    Args:
-        session: The session, or its inner one.
-    """
-
-    def __init__(self, session: Any) -> None:
-        super().__init__(getattr(session, "session", session))
-
-    def bind_input(self, name: str, device: Any, *described: Any) -> None:
-        """Bind memory or an array to an input.
-
-        Args:
-            name: The input.
-            device: The device; or the array.
-            described: Element type, shape and address of the memory.
-        """
-        if described:
-            super().bind_input(name, device, 0, *described)
-        else:
-            self.bind_cpu_input(name, device)
-
-    def bind_output(self, name: str, device: Any, *described: Any) -> None:  # type: ignore[override]
-        """Ask for an output.
-
-        Args:
-            name: The output.
-            device: The device.
-            described: Element type, shape and address of memory of the caller.
-        """
-        super().bind_output(name, device, 0, *described)
-
-
-def get_available_providers() -> list[str]:
-    """Returns `["CPUExecutionProvider"]`."""
-    return ["CPUExecutionProvider"]
-
-
-get_all_providers = get_available_providers
-
-
-def get_device() -> str:
-    """Returns `CPU`."""
-    return "CPU"
-
-
-def get_version_string() -> str:
-    """Returns the version of ONNX Runtime whose interface this is."""
-    return VERSION
-
-
-def get_build_info() -> str:
-    """Returns the version of Kinnor."""
-    return f"ORT Build Info: Kinnor {kinnor.__version__}"
-
-
-def has_collective_ops() -> bool:
-    """Returns False."""
-    return False
-
-
-def set_seed(seed: int) -> None:
-    """Seed random operators.
-
-    Args:
-        seed: The seed.
-    """
-    kinnor.seed(seed)
-
-
-def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
-    """Set the number of threads of the process.
-
-    Args:
-        intra_op_num_threads: The number; 0 changes nothing.
-        inter_op_num_threads: Ignored.
-    """
-    if intra_op_num_threads > 0:
-        kinnor.set_num_threads(intra_op_num_threads)
-
-
-def get_ep_devices() -> list[Any]:
-    """Returns the devices of plugins: none."""
-    return []
-
-
 def get_default_session_options() -> SessionOptions:
     """Returns settings of a session."""
     return SessionOptions()
 
 
 get_session_initializer = get_default_session_options
-
-
-_logging: dict[str, Any] = {"callback": None, "severity": 2}
-"""The function that gets messages, and the lowest level of those."""
-
-
-def set_default_logger_severity(severity: int) -> None:
-    """Set the lowest level of messages.
-
-    Args:
-        severity: From 0, all, to 4.
-    """
-    if severity not in range(5):
-        raise RuntimeError(f"set_default_logger_severity: expected a level from 0 to 4, got {severity!r}")
-    _logging["severity"] = severity
-
-
-def set_default_logger_callback(callback: Any, severity: int = 2) -> None:
-    """Set the function that gets messages.
-
-    Args:
-        callback: Function of level, category, name of the logger, place and text. None removes it.
-        severity: The lowest level of messages, from 0 to 4.
-    """
-    if callback is not None and not callable(callback):
-        raise RuntimeError(f"set_default_logger_callback: expected a function, got {type(callback).__name__}")
-    set_default_logger_severity(severity)
-    _logging["callback"] = callback
-
-
-def _log(text: str) -> None:
-    """Passes a message to the function of the program, whose errors are ignored."""
-    if _logging["callback"] is not None and _logging["severity"] == 0:
-        try:
-            _logging["callback"](0, "kinnor", "Default", __name__, text)
-        except Exception as error:
-            warnings.warn(f"the logging callback raised {error!r}", RuntimeWarning, stacklevel=3)
-
-
-def print_debug_info() -> None:
-    """Print versions."""
-    print(get_build_info(), f"ONNX Runtime {VERSION}", sep="\n")
-
-
-def _ignore(*_: Any, **__: Any) -> None:
-    """Does nothing."""
-
-
-create_and_register_allocator = _ignore
-create_and_register_allocator_v2 = _ignore
-disable_telemetry_events = _ignore
-enable_telemetry_events = _ignore
-preload_dlls = _ignore
-set_default_logger_verbosity = _ignore

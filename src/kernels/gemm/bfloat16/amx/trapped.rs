@@ -70,12 +70,12 @@ impl TileFile {
         self.is_configured = true;
     }
 
-    /// `tilezero`.
+    /// Emulates `tilezero`: clears a tile.
     fn zero(&mut self, tile: usize) {
         self.tiles[tile] = [[0; 64]; 16];
     }
 
-    /// `tileloadd`, and `tileloaddt1`, which differs in a hint.
+    /// Emulates `tileloadd`, and `tileloaddt1`, which differs in a hint: loads the rows of a tile.
     unsafe fn load(&mut self, tile: usize, from: *const u8, stride: isize) {
         self.zero(tile);
         for row in 0..self.rows[tile] {
@@ -87,7 +87,7 @@ impl TileFile {
         }
     }
 
-    /// `tilestored`.
+    /// Emulates `tilestored`: stores the rows of a tile.
     unsafe fn store(&self, tile: usize, to: *mut u8, stride: isize) {
         for row in 0..self.rows[tile] {
             let from = self.tiles[tile][row].as_ptr();
@@ -99,7 +99,7 @@ impl TileFile {
         }
     }
 
-    /// `tdpbf16ps`.
+    /// Emulates `tdpbf16ps`: adds the product of two tiles of bfloat16 to a tile of floats.
     #[target_feature(enable = "avx512f,avx512dq")]
     fn dot(&mut self, c: usize, a: usize, b: usize) {
         assert!(c != a && c != b && a != b, "three different tiles");
