@@ -1,6 +1,6 @@
 """Placement: assigns the functions and parameters of a block to a process of a pipeline.
 
-The place is stored as the `device_id` of the context. `kinnor.communicators.Pipeline` divides a graph by it.
+The place is stored as the `device_id` of the context. `kinnor.distributed.Pipeline` divides a graph by it.
 """
 
 from __future__ import annotations

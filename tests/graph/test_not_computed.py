@@ -13,7 +13,7 @@ import kinnor.solvers as S
 from kinnor import _core
 
 
-def leaf(values=(1.0, 2.0), need_grad=False):
+def example_leaf(values=(1.0, 2.0), need_grad=False):
     """Returns a leaf with these values."""
     return nn.Variable.from_numpy_array(np.array(values, np.float32), need_grad=need_grad)
 
@@ -42,7 +42,7 @@ READS = {
 
 @pytest.mark.parametrize("read", READS)
 def test_reading_an_output_that_was_not_computed_fails(read):
-    y = F.exp(leaf())
+    y = F.exp(example_leaf())
     with pytest.raises(nn.NotComputedError, match=r"call forward\(\), or build under nn\.auto_forward\(\)"):
         READS[read](y)
     with pytest.raises(nn.NotComputedError):
@@ -53,7 +53,7 @@ def test_reading_an_output_that_was_not_computed_fails(read):
 
 @pytest.mark.parametrize("read", [nn.Variable.item, float, bool])
 def test_reading_a_number_that_was_not_computed_fails(read):
-    y = F.sum(leaf())
+    y = F.sum(example_leaf())
     with pytest.raises(nn.NotComputedError, match=r"call forward\(\), or build under nn\.auto_forward\(\)"):
         read(y)
     y.forward()
@@ -61,7 +61,7 @@ def test_reading_a_number_that_was_not_computed_fails(read):
 
 
 def test_the_error_names_the_function_and_the_variable():
-    y = F.exp(leaf())
+    y = F.exp(example_leaf())
     y.name = "scores"
     with pytest.raises(
         nn.NotComputedError, match="got variable 'scores' of shape \\(2,\\), which exp has not computed"
@@ -72,7 +72,7 @@ def test_the_error_names_the_function_and_the_variable():
 
 @pytest.mark.parametrize("with_grad", [True, False])
 def test_dynamic_functions_of_an_output_that_was_not_computed_fail(with_grad):
-    y = F.exp(leaf(need_grad=with_grad))
+    y = F.exp(example_leaf(need_grad=with_grad))
     with nn.auto_forward():
         if with_grad:
             with pytest.raises(nn.NotComputedError, match="cos: expected computed values"):
@@ -85,7 +85,7 @@ def test_dynamic_functions_of_an_output_that_was_not_computed_fail(with_grad):
 
 
 def test_handles_that_were_taken_before_the_run_show_its_values():
-    y = F.exp(leaf())
+    y = F.exp(example_leaf())
     array, unlinked, detached = y.data, y.get_unlinked_variable(), y.detach()
     y.forward()
     for found in (array.data, unlinked.d, detached.d):
@@ -94,16 +94,16 @@ def test_handles_that_were_taken_before_the_run_show_its_values():
 
 def test_values_that_were_assigned_are_read():
     """Values assigned to an output that has not run can be read."""
-    y = F.exp(leaf())
+    y = F.exp(example_leaf())
     y.d = [3.0, 4.0]
     assert y.d.tolist() == [3.0, 4.0]
-    z = F.exp(leaf())
+    z = F.exp(example_leaf())
     z.data.get_data("w")[...] = 5.0
     assert z.d.tolist() == [5.0, 5.0]
-    w = F.exp(leaf())
+    w = F.exp(example_leaf())
     w.data.zero()
     assert w.d.tolist() == [0.0, 0.0]
-    v = F.exp(leaf())
+    v = F.exp(example_leaf())
     v.d = 0.0
     assert v.d.tolist() == v.data.data.tolist() == [0.0, 0.0]
     assert "not computed" not in repr(v)
@@ -119,15 +119,15 @@ def test_leaves_read_as_zeros_and_gradients_too():
 
 def test_outputs_in_the_memory_of_a_leaf_are_there():
     """An output that aliases a leaf can be read before any run."""
-    assert F.reshape(leaf(), (2, 1)).d.tolist() == [[1.0], [2.0]]
+    assert F.reshape(example_leaf(), (2, 1)).d.tolist() == [[1.0], [2.0]]
 
 
 def test_functions_run_as_they_are_built_are_computed():
     with nn.auto_forward():
-        y = F.exp(leaf())
+        y = F.exp(example_leaf())
         assert y.d.shape == (2,)
         assert "not computed" not in repr(y)
-    y = F.exp(leaf())
+    y = F.exp(example_leaf())
     F.sum(y).forward()
     assert y.d.shape == (2,)
 
@@ -137,16 +137,16 @@ def test_programs_of_nnabla_read_zeros():
     before = _core.dialect()
     _core.set_dialect("nnabla")
     try:
-        y = F.exp(leaf())
+        y = F.exp(example_leaf())
         assert y.d.tolist() == [0.0, 0.0]
-        assert F.exp(leaf()).data.data.tolist() == [0.0, 0.0]
-        assert F.mean(F.exp(leaf())).item() == 0.0
+        assert F.exp(example_leaf()).data.data.tolist() == [0.0, 0.0]
+        assert F.mean(F.exp(example_leaf())).item() == 0.0
     finally:
         _core.set_dialect(before)
 
 
 def test_repr_says_that_it_is_not_computed():
-    y = F.exp(leaf())
+    y = F.exp(example_leaf())
     assert repr(y) == "<Variable((2,), need_grad=False, by Exp), not computed>"
     assert "Variable, not computed" in y._repr_html_()
     y.forward()
@@ -154,7 +154,7 @@ def test_repr_says_that_it_is_not_computed():
 
 
 def test_repr_says_that_an_input_changed_since():
-    x = leaf()
+    x = example_leaf()
     y = F.exp(F.sin(x))
     y.forward()
     assert "stale" not in repr(y)
@@ -166,7 +166,7 @@ def test_repr_says_that_an_input_changed_since():
 
 
 def test_values_are_not_stale_after_a_look_or_a_layer_with_statistics():
-    x = leaf([[1.0, 2.0], [3.0, 5.0]])
+    x = example_leaf([[1.0, 2.0], [3.0, 5.0]])
     with nn.parameter_scope("", {}):
         y = F.relu(PF.batch_normalization(x), inplace=True)
         y.forward()
@@ -175,7 +175,7 @@ def test_values_are_not_stale_after_a_look_or_a_layer_with_statistics():
 
 
 def test_a_loss_is_stale_after_the_update_of_its_parameters():
-    w = leaf(need_grad=True)
+    w = example_leaf(need_grad=True)
     loss = F.sum(w * w)
     solver = S.Sgd(0.1)
     solver.set_parameters({"w": w})

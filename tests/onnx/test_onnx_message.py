@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import kinnor.onnx
-from kinnor.onnx import message
+from kinnor.onnx.read import message
 
 RNG = np.random.default_rng(5)
 

@@ -80,7 +80,7 @@ def real(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.normal(size=shape).astype(BFLOAT16).astype(np.float32)
 
 
-def leaf(array: np.ndarray, kind: str) -> nn.Variable:
+def typed_leaf(array: np.ndarray, kind: str) -> nn.Variable:
     """Returns a leaf with a gradient that stores its values and the gradient in a type."""
     v = nn.Variable(array.shape, need_grad=True)
     dtype = {"bfloat16": BFLOAT16, "float32": np.float32, "float64": np.float64}[kind]
@@ -92,11 +92,11 @@ def arrays(case: Case, values: Callable[..., np.ndarray], deconvolution: bool) -
     """Returns an input, a weight, a bias and a gradient of the output."""
     rng = np.random.default_rng(0)
     x, w = values(rng, case.x), values(rng, case.w)
-    y = F.convolution(leaf(x, "float32"), leaf(w, "float32"), **case.options)
+    y = F.convolution(typed_leaf(x, "float32"), typed_leaf(w, "float32"), **case.options)
     if not deconvolution:
         return [x, w, values(rng, (case.w[0],)), values(rng, y.shape)]
     x = values(rng, y.shape)
-    y = F.deconvolution(leaf(x, "float32"), leaf(w, "float32"), **case.options)
+    y = F.deconvolution(typed_leaf(x, "float32"), typed_leaf(w, "float32"), **case.options)
     axis = -1 if case.options.get("channel_last") else 1
     return [x, w, values(rng, (y.shape[axis],)), values(rng, y.shape)]
 
@@ -107,7 +107,7 @@ def run(
     """Returns the output and the gradients of the input, the weight and the bias."""
     x, w, b, gy = given
     own = "float64" if kind == "double" else "float32"
-    leaves = [leaf(x, own if kind == "double" else kind), leaf(w, own), leaf(b, own)]
+    leaves = [typed_leaf(x, own if kind == "double" else kind), typed_leaf(w, own), typed_leaf(b, own)]
     function = F.deconvolution if deconvolution else F.convolution
     with nn.context_scope(nn.Context(["cpu:double"])) if kind == "double" else nn.autocast():
         y = function(*leaves, **options)
@@ -175,7 +175,7 @@ def test_gradients_of_convolutions_add_up(name: str) -> None:
     found = []
     for kind in ("bfloat16", "double"):
         own = "float64" if kind == "double" else "float32"
-        leaves = [leaf(x, "float64" if kind == "double" else kind), leaf(w, own)]
+        leaves = [typed_leaf(x, "float64" if kind == "double" else kind), typed_leaf(w, own)]
         for v in leaves:
             v.grad.zero()
         with nn.context_scope(nn.Context(["cpu:double"])) if kind == "double" else nn.autocast():

@@ -157,7 +157,7 @@ class DataIterator:
         DataError: If `batch_size` is less than 1 or the source is empty.
 
     Examples:
-        >>> from kinnor.utils.data_iterator import data_iterator_simple
+        >>> from kinnor.data.data_iterator import data_iterator_simple
         >>> with data_iterator_simple(lambda i: (i, i**2), 5, batch_size=2, shuffle=False) as batches:
         ...     batches.next(), batches.next(), batches.next(), batches.epoch
         ((array([0, 1]), array([0, 1])), (array([2, 3]), array([4, 9])), (array([4, 0]), array([16, 0])), 1)
@@ -514,7 +514,7 @@ class DataIterator:
             DataError: If the share does not exist.
 
         Examples:
-            >>> from kinnor.utils.data_iterator import data_iterator_simple
+            >>> from kinnor.data.data_iterator import data_iterator_simple
             >>> examples = data_iterator_simple(lambda i: (i,), 7, batch_size=2, shuffle=False)
             >>> first, second = examples.shard(0, 2), examples.shard(1, 2)
             >>> [int(i) for batch in (first.next(), second.next()) for i in batch[0]], first.size, second.size

@@ -233,7 +233,7 @@ class DataSourceWithFileCache(CacheDataSource):
         OSError: If a file cannot be written.
 
     Examples:
-        >>> from kinnor.utils.data_source_implements import SimpleDataSource
+        >>> from kinnor.data.data_source_implements import SimpleDataSource
         >>> with DataSourceWithFileCache(SimpleDataSource(lambda i: (i, i**2), 5)) as source:
         ...     source.variables, source.size, [int(x) for x in (*source.next(), *source.next())]
         (['x0', 'x1'], 5, [0, 0, 1, 1])

@@ -3,7 +3,7 @@
 A program of one process needs no MPI: all communicators work, and sums are the process's own values.
 
 >>> import kinnor as nn
->>> import kinnor.communicators as C
+>>> import kinnor.distributed as C
 >>> comm = C.MultiProcessDataParallelCommunicator()
 >>> comm.init()
 >>> comm.rank, comm.size

@@ -214,7 +214,7 @@ class AllReduceCallback(CommunicatorBackwardCallback):
 
         Examples:
             >>> import kinnor as nn, kinnor.functions as F
-            >>> from kinnor.communicators import MultiProcessDataParallelCommunicator
+            >>> from kinnor.distributed import MultiProcessDataParallelCommunicator
             >>> comm = MultiProcessDataParallelCommunicator()
             >>> comm.init()
             >>> w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)

@@ -288,7 +288,7 @@ def all_reduce(x: Variable, comm: Communicator, group: str = "world", division: 
     Examples:
         >>> import numpy as np
         >>> import kinnor as nn
-        >>> from kinnor.communicators import MultiProcessDataParallelCommunicator
+        >>> from kinnor.distributed import MultiProcessDataParallelCommunicator
         >>> comm = MultiProcessDataParallelCommunicator()
         >>> comm.init()
         >>> x = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32))

@@ -81,7 +81,7 @@ def affine_columns(
     Examples:
         >>> import kinnor as nn
         >>> import kinnor.functions as F
-        >>> from kinnor.communicators import MultiProcessDataParallelCommunicator
+        >>> from kinnor.distributed import MultiProcessDataParallelCommunicator
         >>> comm = MultiProcessDataParallelCommunicator()
         >>> comm.init()
         >>> h = affine_columns(nn.Variable((8, 16)), 32, comm, gather=False, name="up")

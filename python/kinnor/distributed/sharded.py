@@ -41,7 +41,7 @@ class ShardedSolver:
     Examples:
         >>> import numpy as np
         >>> import kinnor as nn, kinnor.solvers as S, kinnor.functions as F
-        >>> from kinnor.communicators import MultiProcessDataParallelCommunicator
+        >>> from kinnor.distributed import MultiProcessDataParallelCommunicator
         >>> comm = MultiProcessDataParallelCommunicator()
         >>> comm.init()
         >>> w = nn.Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)

@@ -269,13 +269,13 @@ class ProtoGraph:
         variable_batch_size: bool = True,
         executors: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        """Write the graph, as `kinnor.graph_def.save` does.
+        """Write the graph, as `kinnor.nnp.save` does.
 
         Args:
             filename: Path, or a file open for writing.
             include_parameter: Whether to include the parameters in files other than `.nnp`, too.
             variable_batch_size: Whether to save the batch size as -1.
-            executors: Executors to save, as in `kinnor.graph_def.save`.
+            executors: Executors to save, as in `kinnor.nnp.save`.
         """
         self.write(filename, None, include_parameter, variable_batch_size, executors=executors)
 

@@ -420,12 +420,12 @@ class ProtoNetwork:
         variable_batch_size: bool = True,
         executors: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        """Write the network, as `kinnor.graph_def.save` does.
+        """Write the network, as `kinnor.nnp.save` does.
 
         Args:
             filename: Path, or a file open for writing.
             include_parameter: Whether to include the parameters in files other than `.nnp`, too.
             variable_batch_size: Whether to save the batch size as -1.
-            executors: Executors to save, as in `kinnor.graph_def.save`.
+            executors: Executors to save, as in `kinnor.nnp.save`.
         """
         self.owner.write(filename, [self], include_parameter, variable_batch_size, executors=executors)

@@ -55,7 +55,7 @@ fn numbers(row: &[u8; 64], second: bool) -> __m512 {
 }
 
 impl TileFile {
-    /// `ldtilecfg`.
+    /// Emulates `ldtilecfg`: reads the sizes of all tiles, and clears them.
     unsafe fn configure(&mut self, from: *const u8) {
         // SAFETY: the caller guarantees 64 bytes.
         let bytes = unsafe { std::slice::from_raw_parts(from, 64) };
