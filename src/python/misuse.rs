@@ -87,7 +87,10 @@ fn number<'py>(x: &Bound<'py, PyAny>, other: Option<&Bound<'py, PyAny>>) -> PyRe
 pub(super) fn surplus(py: Python<'_>, row: &Row, given: &[Bound<'_, PyAny>]) -> PyErr {
     let name = row.entry.spec.name;
     let advice = || -> PyResult<Option<String>> {
-        py.import("kinnor.compat.foreign_names")?.getattr("MORE_ARGUMENTS")?.call_method1("get", (name,))?.extract()
+        py.import("kinnor.compat.foreign_names")?
+            .getattr("MORE_ARGUMENTS")?
+            .call_method1("get", (name,))?
+            .extract()
     };
     let hint = advice().ok().flatten().map(|text| format!("; write {text}"));
     let hint = hint.or_else(|| several(row, given)).unwrap_or_default();
