@@ -146,8 +146,10 @@ class Folding:
         order = above(outputs) if part is None else list(part)
         kinds = [f.info.type_name for f in order]
         types = set(kinds)
-        if types.intersection(_MUTATING) or any(
-            is_a(f, *_WITH_STATISTICS) and f.info.args.get("batch_stat") for f in order
+        if types.intersection(_MUTATING):
+            return
+        if types.intersection(_WITH_STATISTICS) and any(
+            kind in _WITH_STATISTICS and f.info.args.get("batch_stat") for f, kind in zip(order, kinds, strict=True)
         ):
             return
         self._given, self._kept = set(inputs), set(outputs)

@@ -247,8 +247,17 @@ class Builder:
 
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of an operator's definition, with its inputs."""
-        known = self._versions if versions is None else versions
-        held = self._prepare(node) if versions is None else _Prepared(node, reading.attributes_of(node, self._folder))
+        return self._with_inputs(self._parts(node, versions), values, versions)
+
+    def _parts(self, node: Any, versions: Mapping[str, int] | None) -> _Prepared:
+        """Returns the parts of a node of a graph, or of an operator's definition, that are equal in all graphs."""
+        return self._prepare(node) if versions is None else _Prepared(node, reading.attributes_of(node, self._folder))
+
+    def _with_inputs(
+        self, held: _Prepared, values: Mapping[str, Value | None], versions: Mapping[str, int] | None
+    ) -> Node:
+        """A prepared node with its inputs."""
+        node, known = held.proto, self._versions if versions is None else versions
         inputs = [values[name] if name else None for name in held.inputs]
         inputs += [values.get(name) for name in held.reads]
         version = known.get(held.domain, 1)
@@ -350,9 +359,9 @@ class Builder:
 
     def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
         """Builds a node of a graph, or of an operator's definition, and adds its outputs to the values."""
-        held = self._node(node, values, versions)
+        parts = self._parts(node, versions)
+        held, outputs = self._with_inputs(parts, values, versions), parts.outputs
         made = self._made(held, self._versions if versions is None else versions)
-        outputs = self._prepare(node).outputs if versions is None else list(node.output)
         for name, value in zip(outputs, made, strict=False):
             if name:
                 values[name] = value
@@ -386,12 +395,8 @@ def _is_computed_here(value: Value | None) -> bool:
     return type(value) is Value and value.is_computed and value.variable.parent is not None
 
 
-def _is_cast_to_real(node: Node) -> bool:
-    """True if a node casts to a float type."""
-    return node.operator == "Cast" and reading.dtype_of(node.get("to")).kind == "f"
-
-
 _FLOAT64 = np.dtype(np.float64)
+_DOUBLE_BYTES = 8
 _AS_IT_IS: AbstractContextManager[Any] = nullcontext()
 """A context manager that keeps the current context."""
 
@@ -401,13 +406,18 @@ def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any
 
     Float32 rounds integers from 2^24 on. Casts of integers to narrower floats keep the default precision.
     """
-    kinds = {value.dtype for value in given}
-    if any(dtype.kind == "f" for dtype in kinds):
-        return context_scope(_DOUBLE) if _FLOAT64 in kinds else _AS_IT_IS
-    if _is_cast_to_real(node):
-        return context_scope(_DOUBLE) if reading.dtype_of(node.get("to")) == _FLOAT64 else _AS_IT_IS
-    is_wide = any(dtype.kind in "iu" and dtype.itemsize > 1 for dtype in kinds)
-    return context_scope(_DOUBLE) if is_wide else _AS_IT_IS
+    has_reals = is_double = is_wide = False
+    for value in given:
+        dtype = value.dtype
+        kind = dtype.kind
+        if kind == "f":
+            has_reals, is_double = True, is_double or dtype.itemsize == _DOUBLE_BYTES
+        elif kind in "iu" and dtype.itemsize > 1:
+            is_wide = True
+    if not has_reals and node.operator == "Cast":
+        to = reading.dtype_of(node.get("to"))
+        has_reals, is_double = to.kind == "f", to == _FLOAT64
+    return context_scope(_DOUBLE) if (is_double if has_reals else is_wide) else _AS_IT_IS
 
 
 @contextmanager
@@ -457,13 +467,15 @@ _NO_SOURCES: frozenset[str] = frozenset()
 
 def _apply(node: Node, row: Row) -> list[Value]:
     """The outputs of a node by a table row, folded if all inputs are constants."""
-    if not row.takes_words and any(isinstance(value, Words) for value in node.inputs):
-        return _moved_words(node, row)
+    given = [value for value in node.inputs if value is not None]
+    if not row.takes_words:
+        for held in given:
+            if isinstance(held, Words):
+                return _moved_words(node, row)
     if not row.is_free:
         note_lengths()
-    given = [value for value in node.inputs if value is not None]
     is_known, sources = True, _NO_SOURCES
-    for held in (*given, *node.captured):
+    for held in (*given, *node.captured) if node.captured else given:
         if not held.known:
             is_known = False
         if held.sources and held.sources is not sources:

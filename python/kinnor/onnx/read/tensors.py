@@ -21,6 +21,8 @@ from . import message
 from .values import OnnxError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 __all__ = ["Folder", "array_of", "attributes_of", "dtype_of", "has_graphs", "onnx_package"]
@@ -28,6 +30,12 @@ __all__ = ["Folder", "array_of", "attributes_of", "dtype_of", "has_graphs", "onn
 
 _NUMBERS = {1: "float_data", 6: "int32_data", 7: "int64_data", 11: "double_data"}
 """The fields of numbers that are no bytes, by element type."""
+
+_STRING = 8
+"""The element type of strings."""
+
+_EXTERNAL = 1
+"""The place of a tensor that is in another file: a value of `TensorProto.DataLocation`."""
 
 
 class Folder(NamedTuple):
@@ -93,30 +101,30 @@ def array_of(tensor: Any, folder: Folder | None, content: bytes | None = None) -
     Raises:
         OnnxError: If its bytes do not fit its shape, or its file is outside of the folder.
     """
-    onnx = onnx_package("onnx.load")
-    if tensor.data_type == onnx.TensorProto.STRING:
+    kind = tensor.data_type
+    if kind == _STRING:
         return _strings(tensor)
-    dtype, shape = dtype_of(tensor.data_type), tuple(tensor.dims)
+    dtype, shape = dtype_of(kind), tuple(tensor.dims)
     size = math.prod(shape)
     where = f"onnx.load: tensor {tensor.name!r}"
-    if any(length < 0 for length in shape):
+    if min(shape, default=0) < 0:
         raise OnnxError(f"{where}: expected lengths of zero or more, got shape {shape}")
     n_bytes = size * dtype.itemsize
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+    if tensor.data_location == _EXTERNAL:
         content = _outside(tensor, folder, n_bytes)
-    packed = dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
+    packed = dtype.kind == "V" and dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
     given = tensor.raw_data if content is None and tensor.HasField("raw_data") else content
     if given is not None and not packed and len(given) != n_bytes:
         raise OnnxError(f"{where}: expected {n_bytes} bytes of shape {shape}, got {len(given)}")
-    if content is None and tensor.data_type in message.PLAIN:
+    if content is None and kind in message.PLAIN:
         content = given
     if content is not None:
         return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype, copy=False)
-    numbers = getattr(tensor, _NUMBERS[tensor.data_type]) if tensor.data_type in _NUMBERS and given is None else ()
+    numbers = getattr(tensor, _NUMBERS[kind]) if kind in _NUMBERS and given is None else ()
     if size and len(numbers) == size:
         return np.array(numbers, dtype).reshape(shape)
     try:
-        return np.asarray(onnx.numpy_helper.to_array(tensor))
+        return np.asarray(onnx_package("onnx.load").numpy_helper.to_array(tensor))
     except Exception as error:
         raise OnnxError(f"{where}: expected {size} elements of {dtype}, got others: {error}") from error
 
@@ -168,6 +176,9 @@ def _outside(tensor: Any, folder: Folder | None, size: int) -> bytes:
 _GRAPHS = (5, 10)
 """Types of attributes with graphs: values of `AttributeProto.AttributeType`."""
 
+_WITH_GRAPHS = frozenset(["If", "Loop", "Scan", "SequenceMap"])
+"""The operators that have inner graphs."""
+
 
 def has_graphs(node: Any) -> bool:
     """True if a node has inner graphs.
@@ -175,7 +186,21 @@ def has_graphs(node: Any) -> bool:
     Args:
         node: A `NodeProto`.
     """
-    return node.op_type != "Constant" and any(held.type in _GRAPHS for held in node.attribute)
+    return node.op_type in _WITH_GRAPHS and any(held.type in _GRAPHS for held in node.attribute)
+
+
+_TENSOR = 4
+"""The type of attributes with a tensor."""
+
+_FIELDS: dict[int, Callable[[Any], Any]] = {
+    1: lambda held: held.f,
+    2: lambda held: held.i,
+    3: lambda held: held.s.decode(errors="replace"),
+    6: lambda held: list(held.floats),
+    7: lambda held: list(held.ints),
+    8: lambda held: [text.decode(errors="replace") for text in held.strings],
+}
+"""What reads numbers and strings of an attribute, by its type."""
 
 
 def attributes_of(node: Any, folder: Folder | None) -> dict[str, Any]:
@@ -188,17 +213,13 @@ def attributes_of(node: Any, folder: Folder | None) -> dict[str, Any]:
     Raises:
         OnnxError: If one is malformed.
     """
-    onnx = onnx_package("onnx.load")
-    kinds = onnx.AttributeProto
     found: dict[str, Any] = {}
     for held in node.attribute:
-        if held.type == kinds.TENSOR:
+        kind = held.type
+        if kind == _TENSOR:
             found[held.name] = array_of(held.t, folder)
-        elif held.type == kinds.STRING:
-            found[held.name] = held.s.decode(errors="replace")
-        elif held.type == kinds.STRINGS:
-            found[held.name] = [text.decode(errors="replace") for text in held.strings]
+        elif (read := _FIELDS.get(kind)) is not None:
+            found[held.name] = read(held)
         else:
-            content: Any = onnx.helper.get_attribute_value(held) if held.type else None
-            found[held.name] = list(content) if held.type in (kinds.INTS, kinds.FLOATS) else content
+            found[held.name] = onnx_package("onnx.load").helper.get_attribute_value(held) if kind else None
     return found

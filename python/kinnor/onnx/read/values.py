@@ -216,12 +216,15 @@ class Value:
         sources: frozenset[str] = frozenset(),
         restore: Callable[[list[Variable]], None] | None = None,
     ) -> None:
-        self._array = None if isinstance(content, Variable) else np.asarray(content)
-        self._variable = content if isinstance(content, Variable) else None
+        if isinstance(content, Variable):
+            self._array, self._variable = None, content
+            self.dtype = np.dtype(dtype)
+        else:
+            self._array, self._variable = np.asarray(content), None
+            self.dtype = np.dtype(content.dtype if dtype is None else dtype)
         self._is_parameter = is_parameter
         self._restore = restore
         self._moved: Variable | None = None
-        self.dtype = np.dtype(content.dtype if dtype is None and not isinstance(content, Variable) else dtype)
         self.sources = sources
 
     @property
@@ -434,9 +437,10 @@ class Node:
         Args:
             i: Index of the input.
         """
-        if self.value(i).is_computed:  # all inputs of the node are computed together
+        held = self.value(i)
+        if held.is_computed:  # all inputs of the node are computed together
             COMPUTES.get()([value for value in self.inputs if value is not None and value.is_computed])
-        return self.value(i).static()
+        return held.static()
 
     def constant(self, i: int) -> Variable:
         """An input as a variable whose elements are known while the graph is built.
@@ -462,7 +466,7 @@ class Node:
         if name and name in self.attributes:
             found = self.attributes[name]
             return [int(k) for k in (found if isinstance(found, list) else [found])]
-        return [int(k) for k in self.static(i).ravel()] if self.has(i) else None
+        return list(map(int, self.static(i).ravel().tolist())) if self.has(i) else None
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute.
