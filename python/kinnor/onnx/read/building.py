@@ -461,6 +461,9 @@ def _moved_words(node: Node, row: Row) -> list[Value]:
     return [Words(value, first.vocabulary) for value in _apply(inner, row)]
 
 
+_SMALL = 1 << 20
+"""Outputs of up to this many bytes always fit into memory."""
+
 _NO_SOURCES: frozenset[str] = frozenset()
 """The sources of a value that no other value leads to."""
 
@@ -497,7 +500,8 @@ def _apply(node: Node, row: Row) -> list[Value]:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
         elif value.is_computed:
             value.sources |= sources
-        check_size(sum([held.n_bytes for held in given], value.n_bytes))
+        if (n_bytes := value.n_bytes) > _SMALL:
+            check_size(sum([held.n_bytes for held in given], n_bytes))
         if is_known and value.is_computed:
             value = _folded(value)
         outputs.append(value)

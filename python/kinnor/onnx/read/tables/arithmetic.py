@@ -184,7 +184,7 @@ def _cast(node: Node) -> Any:
     from ..values import Value
 
     target = node.value(1).dtype if node.proto.op_type == "CastLike" else dtype_of(node.get("to"))
-    if target.name not in {"bool", "float16", "float32", "float64"} and target.kind not in "iu":
+    if target.kind not in "biuf":
         raise node.unsupported(f"expected a number type of NumPy, got {target}")
     held = node.value(0)
     if held.known:
