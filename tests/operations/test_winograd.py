@@ -13,12 +13,14 @@ Sums = dict[str, np.ndarray]
 """Results by name: the output, both gradients, and the output of a transposed convolution."""
 
 SHAPES = {
-    # Images, channels, maps, groups, height and width, padding.
-    "many tiles": (2, 32, 40, 1, (25, 22), 1),
-    "groups": (2, 48, 72, 2, (17, 15), 0),
-    "few tiles": (1, 64, 64, 1, (8, 8), 1),
-    "small image": (2, 24, 40, 1, (9, 7), 2),
-    "odd sides": (2, 24, 32, 1, (25, 33), 1),
+    # Images, channels, maps, groups, height and width, padding, dilation of rows.
+    "many tiles": (2, 32, 40, 1, (25, 22), 1, 1),
+    "groups": (2, 48, 72, 2, (17, 15), 0, 1),
+    "few tiles": (1, 64, 64, 1, (8, 8), 1, 1),
+    "small image": (2, 24, 40, 1, (9, 7), 2, 1),
+    "odd sides": (2, 24, 32, 1, (25, 33), 1, 1),
+    "dilated rows": (2, 32, 40, 1, (25, 22), 1, 2),
+    "dilated, few tiles": (1, 64, 64, 1, (13, 7), 2, 3),
 }
 """Sizes of convolutions of 3 by 3."""
 
@@ -34,9 +36,9 @@ def settings() -> Iterator[None]:
 
 def arrays(shape: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns random input, weight and output gradient for a named shape."""
-    n, c, o, group, (h, w), pad = SHAPES[shape]
+    n, c, o, group, (h, w), pad, dilation = SHAPES[shape]
     r = np.random.default_rng(seed)
-    outputs = (n, o, h + 2 * pad - 2, w + 2 * pad - 2)
+    outputs = (n, o, h + 2 * pad - 2 * dilation, w + 2 * pad - 2)
     return tuple(r.normal(size=s).astype(np.float32) for s in ((n, c, h, w), (o, c // group, 3, 3), outputs))
 
 
@@ -50,16 +52,17 @@ def sums(
     kind: str = "float",
 ) -> Sums:
     """Returns the output, both gradients, and the output of a transposed convolution, by one algorithm."""
-    _, _, _, group, _, pad = SHAPES[shape]
+    _, _, _, group, _, pad, dilation = SHAPES[shape]
     nn.set_conv_algorithm(algorithm)
     nn.set_num_threads(threads)
     with nn.context_scope(get_extension_context("cpu", type_config=kind)):
         vx, vw = (nn.Variable.from_numpy_array(v, need_grad=True) for v in (x, w))
-        y = F.convolution(vx, vw, pad=(pad, pad), group=group)
+        y = F.convolution(vx, vw, pad=(pad, pad), dilation=(dilation, 1), group=group)
         y.forward()
         vx.g, vw.g = 0, 0
         y.backward(nn.NdArray.from_numpy_array(gy))
-        back = F.deconvolution(nn.Variable.from_numpy_array(gy), vw, pad=(pad, pad), group=group)
+        vy = nn.Variable.from_numpy_array(gy)
+        back = F.deconvolution(vy, vw, pad=(pad, pad), dilation=(dilation, 1), group=group)
         back.forward()
         found = {"output": y, "deconvolution": back}
         grads = {"gradient of x": vx, "gradient of w": vw}
@@ -75,8 +78,9 @@ def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: f
         # The error bound of a tile uses its largest weight, because the transform mixes neighbours.
         wide = np.broadcast_to(np.abs(w).max((2, 3), keepdims=True), w.shape).copy()
         sizes = sums(shape, np.abs(x), wide, np.abs(gy), "direct", kind="double")
-        padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (1, 1), (1, 1)))
-        near = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)).max((4, 5))
+        rows = SHAPES[shape][-1]
+        padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (rows, rows), (1, 1)))
+        near = np.lib.stride_tricks.sliding_window_view(padded, (2 * rows + 1, 3), (2, 3)).max((4, 5))
         sizes["gradient of w"] = sums(shape, np.abs(x), wide, near, "direct", kind="double")["gradient of w"]
         direct = sums(shape, x, w, gy, "direct")
         first = sums(shape, x, w, gy)
@@ -266,7 +270,7 @@ def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
         (1, 512, 8),
     ):  # fmt: skip
         shape = f"{images} {channels} {side}"
-        SHAPES[shape] = (images, channels, channels, 1, (side, side), 1)
+        SHAPES[shape] = (images, channels, channels, 1, (side, side), 1, 1)
         largest: dict[str, list[tuple[float, float]]] = {}
         try:
             for seed in range(3, 9):

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::descriptor::Pass;
 use super::geometry::Geometry;
 use super::window::Window;
+use super::winograd::phases::Phases;
 use super::winograd::transforms::{OUT, PRODUCTS};
 use crate::kernels::Float;
 use crate::kernels::gemm::kernels;
@@ -19,7 +20,8 @@ pub enum Algorithm {
     Auto,
     /// The products of the definition, without Winograd's algorithm.
     Direct,
-    /// Winograd's F(4, 3) wherever it applies: 3 x 3 kernels with stride 1.
+    /// Winograd's F(4, 3) wherever it applies: 3 x 3 kernels with stride 1 and
+    /// without dilation along the width.
     Winograd,
 }
 
@@ -67,6 +69,8 @@ const WINOGRAD_CHANNELS_OF_PAIRS: usize = 32;
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
 /// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
+/// The least share of outputs in the rows of all tiles, as a fraction.
+const LEAST_SHARE: (usize, usize) = (2, 3);
 /// The most tiles of all images for which transformed weights are cached. They are four times as large as the weights.
 const CACHED_TILES: usize = 12;
 /// The most tiles of all images that are put into one block, so that threads divide the targets instead of the tiles.
@@ -159,7 +163,17 @@ pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool, by_t
 
 /// The tiles of all images.
 fn tiles(g: &Geometry) -> usize {
-    g.images * g.output[0].div_ceil(OUT) * g.output[1].div_ceil(OUT)
+    let phases = Phases::new((g.output[0], g.output[1]), g.dilation[0]);
+    let (height, width) = phases.size(0);
+    phases.planes(g.images) * height.div_ceil(OUT) * width.div_ceil(OUT)
+}
+
+/// True if the tiles are not much higher than the rows of outputs, which dilation divides into phases.
+fn fill_tiles(g: &Geometry) -> bool {
+    let dilation = g.dilation[0];
+    dilation == 1
+        || LEAST_SHARE.0 * dilation * g.output[0].div_ceil(dilation).next_multiple_of(OUT)
+            <= LEAST_SHARE.1 * g.output[0]
 }
 
 /// True if Winograd's algorithm computes this convolution.
@@ -168,7 +182,7 @@ fn fits_winograd(g: &Geometry) -> bool {
     g.input.len() == 2
         && all(&g.kernel, 3)
         && all(&g.stride, 1)
-        && all(&g.dilation, 1)
+        && g.dilation[1] == 1
         && !g.channel_last
         && g.images * g.channels * g.maps * g.area() * g.positions() > 0
 }
@@ -182,6 +196,7 @@ pub(super) fn takes_winograd<T: Float>(g: &Geometry, least: usize) -> bool {
             && enough(g.channels)
             && enough(g.maps)
             && tiles(g) >= WINOGRAD_TILES
+            && fill_tiles(g)
     };
     fits_winograd(g)
         && match algorithm() {

@@ -43,6 +43,11 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [48, 50, 2], &[[33, 3, 1, 1, 1], [18, 3, 1, 1, 1]]),
         geometry(2, [70, 102, 2], &[[9, 3, 1, 1, 1], [6, 3, 0, 1, 1]]),
         geometry(8, [40, 130, 1], &[[8, 3, 1, 1, 1]; 2]),
+        // Rows of several phases, of equal and of different heights, with few tiles and with many.
+        geometry(2, [25, 30, 1], &[[23, 3, 1, 1, 2], [9, 3, 1, 1, 1]]),
+        geometry(3, [24, 70, 1], &[[32, 3, 3, 1, 2], [18, 3, 0, 1, 1]]),
+        geometry(1, [48, 50, 2], &[[19, 3, 3, 1, 3], [41, 3, 2, 1, 1]]),
+        geometry(5, [40, 24, 1], &[[11, 3, 0, 1, 2], [7, 3, 1, 1, 1]]),
         // Few tiles of the output, and many of the input.
         geometry(12, [24, 25, 1], &[[6, 3, 0, 1, 1]; 2]),
         geometry(4, [33, 66, 1], &[[8, 3, 1, 1, 1], [7, 3, 1, 1, 1]]),

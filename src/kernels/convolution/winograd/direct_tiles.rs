@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use super::Winograd;
+use super::phases::SourcePlanes;
 use super::tiles::Tiles;
 use super::transforms::{OUT, PixelGrid};
 use super::uneven::UnevenTerms;
-use super::{SourcePlanes, Winograd};
 use crate::kernels::convolution::implicit_gemm::packed_planes::SLACK;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
@@ -26,12 +27,12 @@ impl<T: Float> SourcePlanes<T> {
     /// The planes must be readable.
     unsafe fn gather(
         &self,
-        (image, group): (usize, usize),
+        (plane, group): (usize, usize),
         tile: (usize, usize),
         size: (usize, usize),
         seen: &mut [T],
     ) {
-        let (first, depth) = (self.at(image, group), self.array.channels * TAPS);
+        let (plane, depth) = (self.plane(plane, group), self.array.channels * TAPS);
         seen.fill(T::ZERO);
         for (o, seen) in seen.chunks_exact_mut(depth).enumerate() {
             let (y, x) = (OUT * tile.0 + o / OUT, OUT * tile.1 + o % OUT);
@@ -39,9 +40,9 @@ impl<T: Float> SourcePlanes<T> {
                 continue;
             }
             for t in 0..TAPS {
-                let (y, x) = ((y + t / 3) as isize - self.pad.0, (x + t % 3) as isize - self.pad.1);
-                if (0..self.height as isize).contains(&y) && (0..self.width as isize).contains(&x) {
-                    let from = first.wrapping_offset(y * self.width as isize + x);
+                let (y, x) = ((y + t / 3) as isize - plane.pad.0, (x + t % 3) as isize - plane.pad.1);
+                if (0..plane.height as isize).contains(&y) && (0..self.width as isize).contains(&x) {
+                    let from = plane.p.wrapping_offset(y * plane.row as isize + x);
                     for (c, seen) in seen.iter_mut().skip(t).step_by(TAPS).enumerate() {
                         // SAFETY: the pixel is within the plane.
                         *seen = unsafe { *from.add(c * self.array.channel) };
@@ -60,8 +61,9 @@ impl<T: Float> UnevenTerms<'_, T> {
     pub(super) unsafe fn add(&self, at: (usize, usize), tile: (usize, usize), sums: *mut T, sums_row: usize) {
         let (depth, maps, wide) =
             (self.x.array.channels * TAPS, self.gy.array.channels, kernels::<T>().panel());
-        let (height, width) = self.g.output_size();
+        let (height, width) = self.g.output_phases().size(at.0);
         let outputs = OUTPUTS * maps.next_multiple_of(wide);
+        let gy = self.gy.plane(at.0, at.1);
         scratch::with(OUTPUTS * depth + outputs + SLACK, |memory: &mut [T]| {
             let (right, left) = memory.split_at_mut(outputs);
             let left = &mut left[..OUTPUTS * depth];
@@ -69,7 +71,7 @@ impl<T: Float> UnevenTerms<'_, T> {
             for o in 0..OUTPUTS {
                 let (y, x) = (OUT * tile.0 + o / OUT, OUT * tile.1 + o % OUT);
                 if y < height && x < width {
-                    let from = self.gy.at(at.0, at.1).wrapping_add(y * width + x);
+                    let from = gy.p.wrapping_add(y * gy.row + x);
                     for map in 0..maps {
                         // SAFETY: the pixel is within the plane.
                         right[(map / wide * OUTPUTS + o) * wide + map % wide] =
@@ -119,7 +121,7 @@ impl<T: Float> Winograd<'_, T> {
     pub(super) unsafe fn mend(
         &self,
         tiles: &Tiles,
-        (image, group): (usize, usize),
+        (plane, group): (usize, usize),
         rows: &Range<usize>,
         targets: Range<usize>,
         flags: &[bool],
@@ -144,7 +146,8 @@ impl<T: Float> Winograd<'_, T> {
                 let (row, column) = (t / tiles.across, t % tiles.across);
                 // SAFETY: guaranteed by the caller.
                 unsafe {
-                    self.source.gather((image, group), (rows.start + row, column), self.size, seen);
+                    let size = self.phases.size(plane);
+                    self.source.gather((plane, group), (rows.start + row, column), size, seen);
                     PanelProduct {
                         kernels: kernels(),
                         m: OUTPUTS,

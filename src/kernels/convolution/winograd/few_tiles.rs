@@ -18,9 +18,14 @@ use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
 
 impl<T: Float> Winograd<'_, T> {
+    /// The tiles of all planes in one block.
+    fn all_tiles(&self) -> Tiles {
+        Tiles::all(self.phases.planes(self.g.images), self.phases.size(0))
+    }
+
     /// True if this variant is faster.
     pub(super) fn has_few_tiles(&self) -> bool {
-        let tiles = Tiles::all(self.g.images, self.size).most;
+        let tiles = self.all_tiles().most;
         let panels = self.targets.channels.div_ceil(kernels::<T>().panel()) * self.g.group;
         has_few_tiles(tiles, self.targets.channels, panels)
     }
@@ -35,8 +40,8 @@ impl<T: Float> Winograd<'_, T> {
         kept: Option<((Workspace<T>, bool), &mut DerivedCache)>,
         scales: *const T,
     ) -> Result<(), OutOfMemory> {
-        let tiles = Tiles::all(self.g.images, self.size);
-        let (images, rows) = tiles.block(0);
+        let tiles = self.all_tiles();
+        let (planes, rows) = tiles.block(0);
         let (wide, sources) = (kernels::<T>().panel(), self.source.array.channels);
         let of_source = whole::<T>(sources);
         let inputs = padded_stride(tiles.most * of_source);
@@ -55,10 +60,10 @@ impl<T: Float> Winograd<'_, T> {
             flags: Shared::new(flags.as_ptr().cast_mut()),
         };
         let scales = Shared::read_only(scales);
-        parallel(self.g.group * images.len(), |task| {
-            let (group, image) = (task / images.len(), task % images.len());
+        parallel(self.g.group * planes.len(), |task| {
+            let (group, plane) = (task / planes.len(), task % planes.len());
             // SAFETY: each task has its own factors and flags; the rest is the caller's promise.
-            unsafe { all.transform(group, image, scales.get().cast_const().wrapping_add(group * sources)) };
+            unsafe { all.transform(group, plane, scales.get().cast_const().wrapping_add(group * sources)) };
         });
         // Cached weights are in memory that all tasks share.
         let (lent, kept) = kept.unzip();
@@ -69,7 +74,7 @@ impl<T: Float> Winograd<'_, T> {
         let panels = self.targets.channels.div_ceil(wide);
         parallel(self.g.group * panels, |task| {
             // SAFETY: all factors have been computed, and each task has its own targets.
-            unsafe { all.multiply(task / panels, task % panels * wide, images.clone(), &weights) };
+            unsafe { all.multiply(task / panels, task % panels * wide, planes.clone(), &weights) };
         });
         if let Some(kept) = kept {
             kept.made();
@@ -86,15 +91,15 @@ struct TransformedWeights<T> {
     lent: Option<(Shared<T>, Transforms)>,
 }
 
-/// The tiles of all images as one block.
+/// The tiles of all planes as one block.
 struct AllTiles<'a, T> {
     /// The convolution.
     of: &'a Winograd<'a, T>,
     /// The tiles.
     tiles: Tiles,
-    /// The rows of tiles of an image.
+    /// The rows of tiles of a plane.
     rows: Range<usize>,
-    /// Elements of the pixels of an image.
+    /// Elements of the pixels of a plane.
     strip: usize,
     /// The channels of the source in whole registers.
     of_source: usize,
@@ -107,14 +112,14 @@ struct AllTiles<'a, T> {
 }
 
 impl<T: Float> AllTiles<'_, T> {
-    /// The number of tiles of an image.
-    fn of_image(&self) -> usize {
+    /// The number of tiles of a plane.
+    fn of_plane(&self) -> usize {
         self.rows.len() * self.tiles.across
     }
 
-    /// The factors of an image.
-    fn factors(&self, group: usize, image: usize) -> Factors<T> {
-        let at = group * PRODUCTS * self.inputs + image * self.of_image() * self.of_source;
+    /// The factors of a plane.
+    fn factors(&self, group: usize, plane: usize) -> Factors<T> {
+        let at = group * PRODUCTS * self.inputs + plane * self.of_plane() * self.of_source;
         Factors {
             p: self.factors.get().wrapping_add(at),
             factor: self.inputs,
@@ -123,37 +128,37 @@ impl<T: Float> AllTiles<'_, T> {
         }
     }
 
-    /// The flags of an image.
+    /// The flags of a plane.
     ///
     /// # Safety
     /// No other thread may write them meanwhile.
     #[allow(clippy::mut_from_ref)] // each task writes its own
-    unsafe fn flags(&self, group: usize, image: usize) -> &mut [bool] {
+    unsafe fn flags(&self, group: usize, plane: usize) -> &mut [bool] {
         // SAFETY: there are as many flags.
         unsafe {
-            let first = self.flags.get().add(group * self.tiles.most + image * self.of_image());
-            std::slice::from_raw_parts_mut(first, self.of_image())
+            let first = self.flags.get().add(group * self.tiles.most + plane * self.of_plane());
+            std::slice::from_raw_parts_mut(first, self.of_plane())
         }
     }
 
-    /// Computes the factors of an image, and finds its uneven tiles. `scales` has a scale for each channel of
+    /// Computes the factors of a plane, and finds its uneven tiles. `scales` has a scale for each channel of
     /// the group.
     ///
     /// # Safety
-    /// The source must be valid, and no other thread may use the factors and flags of this image and group.
-    unsafe fn transform(&self, group: usize, image: usize, scales: *const T) {
+    /// The source must be valid, and no other thread may use the factors and flags of this plane and group.
+    unsafe fn transform(&self, group: usize, plane: usize, scales: *const T) {
         let (source, rows) = (&self.of.source, &self.rows);
-        let (planes, plane) = Energies::<T>::memory(1, rows.len(), source.width);
-        scratch::with(planes + self.strip + SLACK, |memory: &mut [T]| {
-            let (planes, memory) = memory.split_at_mut(planes);
-            let (side, some) = ((TransformStep::Input, IN), (&(image..image + 1), rows));
-            let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
-            let (strip, to) = (memory.as_mut_ptr(), self.factors(group, image));
-            // SAFETY: the scratch buffer holds the pixels of an image; the rest is the caller's promise.
+        let (n, distance) = Energies::<T>::memory(1, rows.len(), source.width);
+        scratch::with(n + self.strip + SLACK, |memory: &mut [T]| {
+            let (energies, memory) = memory.split_at_mut(n);
+            let (side, some) = ((TransformStep::Input, IN), (&(plane..plane + 1), rows));
+            let energies = Energies { scales, p: energies.as_mut_ptr(), plane: distance };
+            let (strip, to) = (memory.as_mut_ptr(), self.factors(group, plane));
+            // SAFETY: the scratch buffer holds the pixels of a plane; the rest is the caller's promise.
             unsafe {
                 factors(source, side, self.tiles.across, some, group, strip, to, &energies);
-                let flags = self.flags(group, image);
-                source.find_uneven((image, group), rows, self.of.size, (&energies, 0), false, flags);
+                let (flags, size) = (self.flags(group, plane), self.of.phases.size(plane));
+                source.find_uneven((plane, group), rows, size, (&energies, 0), false, flags);
             }
         });
     }
@@ -166,7 +171,7 @@ impl<T: Float> AllTiles<'_, T> {
         &self,
         group: usize,
         first: usize,
-        images: Range<usize>,
+        planes: Range<usize>,
         weights: &TransformedWeights<T>,
     ) {
         let &Self { of, tiles, strip, inputs, .. } = self;
@@ -206,9 +211,9 @@ impl<T: Float> AllTiles<'_, T> {
                     }
                     .run_in_chains(chain(sources));
                 }
-                for image in images {
-                    let tile = (image * self.of_image(), &*self.flags(group, image));
-                    of.results(&tiles, tile, image, &self.rows, group, first, strip_at, m);
+                for plane in planes {
+                    let tile = (plane * self.of_plane(), &*self.flags(group, plane));
+                    of.results(&tiles, tile, plane, &self.rows, group, first, strip_at, m);
                 }
             }
         });

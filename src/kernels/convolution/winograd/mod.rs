@@ -1,10 +1,11 @@
 //! Winograd's algorithm for 3 x 3 kernels with stride 1: a tile of 4 x 4 outputs takes 36 products instead of 144,
 //! with larger rounding errors. Tiles whose errors would be too large are computed directly, see [`uneven`]. Blocks of
-//! tiles are transformed in the cache.
+//! tiles are transformed in the cache. With dilated rows, each phase of rows is a plane of its own, see [`phases`].
 
 mod direct_tiles;
 pub(super) mod energies;
 pub(super) mod few_tiles;
+pub(super) mod phases;
 pub(super) mod tiles;
 pub(super) mod transforms;
 pub(super) mod uneven;
@@ -25,24 +26,10 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 use energies::PixelsToPack;
+use phases::{Phases, SourcePlanes};
 use tiles::Tiles;
 use transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
 use uneven::{Energies, covered};
-
-/// Planes of images, read through a window that is shifted by `pad`.
-#[derive(Clone, Copy)]
-pub(super) struct SourcePlanes<T> {
-    /// The first element.
-    pub(super) p: *const T,
-    /// The strides of the array.
-    pub(super) array: Images,
-    /// The height of a plane.
-    pub(super) height: usize,
-    /// The width of a plane.
-    pub(super) width: usize,
-    /// The shift of the window along height and width.
-    pub(super) pad: (isize, isize),
-}
 
 /// Transformed tiles of a block: 36 factors for each tile and channel. `factor` and `tile` are the distances of
 /// factors and of tiles. Panels of channels are `panel` apart.
@@ -94,13 +81,13 @@ pub(super) fn whole<T: Float>(channels: usize) -> usize {
     channels.next_multiple_of(kernels::<T>().panel() / 2)
 }
 
-/// Transforms `side` x `side` pixels of each tile, for some rows of tiles of some images, into factors. Computes the
-/// energies of the pixels, too. `strip` is scratch memory for the pixels of one image and panel.
+/// Transforms `side` x `side` pixels of each tile, for some rows of tiles of some planes, into factors. Computes the
+/// energies of the pixels, too. `strip` is scratch memory for the pixels of one plane and panel.
 unsafe fn factors<T: Float>(
     of: &SourcePlanes<T>,
     (step, side): (TransformStep, usize),
     across: usize,
-    (images, rows): (&Range<usize>, &Range<usize>),
+    (planes, rows): (&Range<usize>, &Range<usize>),
     group: usize,
     strip: *mut T,
     to: Factors<T>,
@@ -108,11 +95,11 @@ unsafe fn factors<T: Float>(
 ) {
     let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
     let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
-    let covered = covered(rows, side, of.pad.0, of.height);
     for first in (0..of.array.channels).step_by(wide) {
         let channels = wide.min(of.array.channels - first);
-        for (i, image) in images.clone().enumerate() {
-            let at = image * of.array.image + group * of.array.group + first * of.array.channel;
+        for (i, number) in planes.clone().enumerate() {
+            let source = of.plane(number, group);
+            let covered = covered(rows, side, source.pad.0, source.height);
             // Pixels in the padding are zero. The others are transposed channel by channel.
             let (start, end) = (of.pad.1.max(0) as usize, (of.width as isize + of.pad.1).max(0) as usize);
             let (start, end) = (start.min(width), end.clamp(start.min(width), width));
@@ -123,9 +110,9 @@ unsafe fn factors<T: Float>(
                 unsafe { plane.write_bytes(0, covered.len() * of.width) };
             }
             for r in 0..height {
-                let y = (OUT * rows.start + r) as isize - of.pad.0;
+                let y = (OUT * rows.start + r) as isize - source.pad.0;
                 let row = strip.wrapping_add(r * width * wide);
-                let outside = y < 0 || y >= of.height as isize;
+                let outside = y < 0 || y >= source.height as isize;
                 let (start, end) = if outside { (width, width) } else { (start, end) };
                 // SAFETY: the strip holds the pixels, and only elements of the plane are read.
                 unsafe {
@@ -134,7 +121,7 @@ unsafe fn factors<T: Float>(
                     if start < end {
                         let x = start as isize - of.pad.1;
                         (kernels.pack_pixels)(&PixelsToPack {
-                            from: of.p.add(at).offset(y * of.width as isize + x),
+                            from: source.p.add(first * of.array.channel).offset(y * source.row as isize + x),
                             channel: of.array.channel,
                             channels,
                             pixels: end - start,
@@ -175,8 +162,8 @@ pub(super) struct Winograd<'a, T> {
     target: *mut T,
     /// The strides of the target.
     pub(super) targets: Images,
-    /// The height and width of the target.
-    pub(super) size: (usize, usize),
+    /// The planes of each image of the target.
+    pub(super) phases: Phases,
     /// The weight of all groups.
     pub(super) weight: *const T,
     /// True for the output, false for the gradient of the input.
@@ -201,14 +188,23 @@ impl Geometry {
 
     /// The planes of the input `x`, with its padding.
     pub(super) fn input_planes<T>(&self, x: *const T) -> SourcePlanes<T> {
-        let ((height, width), pad) = (self.input_size(), (self.pad[0] as isize, self.pad[1] as isize));
-        SourcePlanes { p: x, array: self.inputs(), height, width, pad }
+        let (size, pad) = (self.input_size(), (self.pad[0] as isize, self.pad[1] as isize));
+        SourcePlanes::new(x, self.inputs(), size, pad, self.output_phases())
     }
 
-    /// The planes of the gradient `gy` of the output, with this padding.
-    pub(super) fn output_planes<T>(&self, gy: *const T, pad: (isize, isize)) -> SourcePlanes<T> {
-        let (height, width) = self.output_size();
-        SourcePlanes { p: gy, array: self.outputs(), height, width, pad }
+    /// The phases of the output.
+    pub(super) fn output_phases(&self) -> Phases {
+        Phases::new(self.output_size(), self.dilation[0])
+    }
+
+    /// The planes of the gradient `gy` of the output, with this padding, for a target with these phases.
+    pub(super) fn output_planes<T>(
+        &self,
+        gy: *const T,
+        pad: (isize, isize),
+        phases: Phases,
+    ) -> SourcePlanes<T> {
+        SourcePlanes::new(gy, self.outputs(), self.output_size(), pad, phases)
     }
 }
 
@@ -221,8 +217,8 @@ impl<'a, T: Float> Winograd<'a, T> {
         y: *mut T,
         epilogue: Epilogue<'a, T>,
     ) -> Self {
-        let (source, targets, size) = (g.input_planes(x), g.outputs(), g.output_size());
-        Self { g, source, target: y, targets, size, weight: w, forward: true, epilogue }
+        let (source, targets, phases) = (g.input_planes(x), g.outputs(), g.output_phases());
+        Self { g, source, target: y, targets, phases, weight: w, forward: true, epilogue }
     }
 
     /// A convolution that computes the gradient of the input.
@@ -233,9 +229,10 @@ impl<'a, T: Float> Winograd<'a, T> {
         gx: *mut T,
         epilogue: Epilogue<'a, T>,
     ) -> Self {
-        let pad = (2 - g.pad[0] as isize, 2 - g.pad[1] as isize);
-        let (source, targets, size) = (g.output_planes(gy, pad), g.inputs(), g.input_size());
-        Self { g, source, target: gx, targets, size, weight: w, forward: false, epilogue }
+        let phases = Phases::new(g.input_size(), g.dilation[0]);
+        let pad = ((2 * g.dilation[0]) as isize - g.pad[0] as isize, 2 - g.pad[1] as isize);
+        let (source, targets) = (g.output_planes(gy, pad, phases), g.inputs());
+        Self { g, source, target: gx, targets, phases, weight: w, forward: false, epilogue }
     }
 
     /// Computes the convolution. Returns false, and computes nothing, if the weights would cause large rounding
@@ -289,7 +286,8 @@ impl<'a, T: Float> Winograd<'a, T> {
                 kept.made();
             }
         }
-        let tiles = Tiles::new(self.g.images, self.size, sources + targets, num_threads());
+        let (planes, size) = (self.phases.planes(self.g.images), self.phases.size(0));
+        let tiles = Tiles::new(planes, size, sources + targets, num_threads());
         parallel(tiles.blocks() * self.g.group, |task| {
             let (block, of) = (task / self.g.group, task % self.g.group);
             let p = weights.get().wrapping_add(of * group);
@@ -344,11 +342,11 @@ impl<'a, T: Float> Winograd<'a, T> {
         }
     }
 
-    /// Computes some rows of tiles of some images.
+    /// Computes some rows of tiles of some planes.
     unsafe fn block(
         &self,
         tiles: &Tiles,
-        (images, rows): (Range<usize>, Range<usize>),
+        (planes, rows): (Range<usize>, Range<usize>),
         group: usize,
         weights: Factors<T>,
         scales: *const T,
@@ -360,37 +358,37 @@ impl<'a, T: Float> Winograd<'a, T> {
             (padded_stride(tiles.most * of_source), padded_stride(tiles.most * of_target));
         // The pixels of inputs and outputs use the same scratch memory.
         let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        let (planes, plane) = Energies::<T>::memory(images.len(), rows.len(), self.source.width);
-        scratch::with(planes + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
-            let (planes, memory) = memory.split_at_mut(planes);
-            let energies = Energies { scales, p: planes.as_mut_ptr(), plane };
+        let (all, plane) = Energies::<T>::memory(planes.len(), rows.len(), self.source.width);
+        scratch::with(all + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
+            let (all, memory) = memory.split_at_mut(all);
+            let energies = Energies { scales, p: all.as_mut_ptr(), plane };
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_source, panel: wide };
             let p = p.wrapping_add(PRODUCTS * inputs);
             let m = Factors { p, factor: outputs, tile: of_target, panel: wide };
-            let of_image = rows.len() * tiles.across;
-            let mut flags = List::repeat(false, images.len() * of_image);
+            let of_plane = rows.len() * tiles.across;
+            let mut flags = List::repeat(false, planes.len() * of_plane);
             // SAFETY: the memory holds all; the rest is guaranteed by the caller.
             unsafe {
                 factors(
                     &self.source,
                     (TransformStep::Input, IN),
                     tiles.across,
-                    (&images, &rows),
+                    (&planes, &rows),
                     group,
                     strip_at,
                     v,
                     &energies,
                 );
-                for (i, (image, flags)) in images.clone().zip(flags.chunks_exact_mut(of_image)).enumerate() {
-                    let energies = (&energies, i);
-                    self.source.find_uneven((image, group), &rows, self.size, energies, false, flags);
+                for (i, (plane, flags)) in planes.clone().zip(flags.chunks_exact_mut(of_plane)).enumerate() {
+                    let (energies, size) = ((&energies, i), self.phases.size(plane));
+                    self.source.find_uneven((plane, group), &rows, size, energies, false, flags);
                 }
                 for q in 0..PRODUCTS {
                     PanelProduct {
                         kernels: kernels(),
-                        m: images.len() * of_image,
+                        m: planes.len() * of_plane,
                         n: targets,
                         k: sources,
                         a: MatrixOperand { p: v.p.add(q * inputs), row: of_source as isize, col: 1 },
@@ -404,40 +402,41 @@ impl<'a, T: Float> Winograd<'a, T> {
                     .run_in_chains(chain(sources));
                 }
                 for first in (0..targets).step_by(wide) {
-                    for (i, image) in images.clone().enumerate() {
-                        let flags = &flags[i * of_image..][..of_image];
-                        self.results(tiles, (i * of_image, flags), image, &rows, group, first, strip_at, m);
+                    for (i, plane) in planes.clone().enumerate() {
+                        let flags = &flags[i * of_plane..][..of_plane];
+                        self.results(tiles, (i * of_plane, flags), plane, &rows, group, first, strip_at, m);
                     }
                 }
             }
         });
     }
 
-    /// Transforms products to outputs, for some rows of tiles and a panel of target channels. Flagged tiles are
-    /// computed directly.
+    /// Transforms products to outputs, for some rows of tiles of a plane and a panel of target channels. Flagged tiles
+    /// are computed directly.
     pub(super) unsafe fn results(
         &self,
         tiles: &Tiles,
         (tile, flags): (usize, &[bool]),
-        image: usize,
+        plane: usize,
         rows: &Range<usize>,
         group: usize,
         first: usize,
         strip: *mut T,
         m: Factors<T>,
     ) {
-        let (kernels, wide, (height, width)) = (isa::kernels::<T>(), kernels::<T>().panel(), self.size);
-        let channels = wide.min(self.targets.channels - first);
+        let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
+        let ((height, width), t) = (self.phases.size(plane), &self.targets);
+        let channels = wide.min(t.channels - first);
         let columns = OUT * tiles.across;
+        let (image, top, row) = self.phases.place(plane);
+        let target = self.target.wrapping_add(image * t.image + group * t.group + first * t.channel + top);
         let planes = |y: usize, pixels: usize| {
-            let t = &self.targets;
-            let at = image * t.image + group * t.group + first * t.channel;
             let order = ToPlanes {
                 from: strip.wrapping_add((y - OUT * rows.start) * columns * wide),
                 pixel: wide,
                 pixels,
                 channels,
-                to: self.target.wrapping_add(at + y * width),
+                to: target.wrapping_add(y * row),
                 plane: t.channel,
                 end: self.epilogue.part(group * t.channels + first, 0),
             };
@@ -465,20 +464,23 @@ impl<'a, T: Float> Winograd<'a, T> {
             let (targets, to) =
                 (first..first + channels, PixelGrid { p: strip, row: columns * wide, column: wide });
             // SAFETY: as above.
-            unsafe { self.mend(tiles, (image, group), rows, targets, flags, to) };
+            unsafe { self.mend(tiles, (plane, group), rows, targets, flags, to) };
         }
-        let (start, end) = (OUT * rows.start, (OUT * rows.end).min(height));
-        if columns == width {
+        // A phase may be shorter than the first one.
+        let (start, end) = ((OUT * rows.start).min(height), (OUT * rows.end).min(height));
+        if columns == width && row == width {
             planes(start, (end - start) * width);
         } else {
             (start..end).for_each(|y| planes(y, width));
         }
-        let t = &self.targets;
-        let at = image * t.image + group * t.group + first * t.channel + start * width;
-        // SAFETY: these rows of the target were just written, and belong to this task alone.
-        unsafe {
-            let n = (end - start) * width;
-            self.epilogue.tail.finish(self.target.add(at), t.channel, channels, n);
+        let finish = |y: usize, pixels: usize| {
+            // SAFETY: these rows of the target were just written, and belong to this task alone.
+            unsafe { self.epilogue.tail.finish(target.wrapping_add(y * row), t.channel, channels, pixels) };
+        };
+        if row == width {
+            finish(start, (end - start) * width);
+        } else {
+            (start..end).for_each(|y| finish(y, width));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Divides images into tiles of Winograd's algorithm, and these into blocks.
+//! Divides planes into tiles of Winograd's algorithm, and these into blocks.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ const BLOCK: usize = 512 << 10;
 pub(in super::super) struct Tiles {
     /// The number of tiles in a row of tiles.
     pub(in super::super) across: usize,
-    /// The images of each block.
-    pub(in super::super) images: EvenSplit,
+    /// The planes of each block.
+    pub(in super::super) planes: EvenSplit,
     /// The rows of tiles of each block.
     pub(in super::super) rows: EvenSplit,
     /// The number of tiles in the largest block.
@@ -28,7 +28,7 @@ pub(in super::super) struct Tiles {
 impl Tiles {
     /// Blocks that fit the cache and divide evenly among this number of threads.
     pub(in super::super) fn new(
-        images: usize,
+        planes: usize,
         (height, width): (usize, usize),
         channels: usize,
         threads: usize,
@@ -36,33 +36,33 @@ impl Tiles {
         let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
         let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
         let rows = EvenSplit::new(down, down.div_ceil((wanted / across).max(1)));
-        let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, images) } else { 1 };
+        let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, planes) } else { 1 };
         let even = |parts: usize, most: usize| parts.next_multiple_of(threads).min(most.max(parts));
-        let parts = even(images.div_ceil(together), images);
-        // A single image is divided by rows.
+        let parts = even(planes.div_ceil(together), planes);
+        // A single plane is divided by rows.
         let rows = if parts == 1 { EvenSplit::new(down, even(rows.parts(), down)) } else { rows };
-        let images = EvenSplit::new(images, parts);
-        Self { across, images, rows, most: images.part(0).len() * rows.part(0).len() * across }
+        let planes = EvenSplit::new(planes, parts);
+        Self { across, planes, rows, most: planes.part(0).len() * rows.part(0).len() * across }
     }
 
     /// All tiles in one block.
-    pub(in super::super) fn all(images: usize, (height, width): (usize, usize)) -> Self {
+    pub(in super::super) fn all(planes: usize, (height, width): (usize, usize)) -> Self {
         let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
         Self {
             across,
-            images: EvenSplit::new(images, 1),
+            planes: EvenSplit::new(planes, 1),
             rows: EvenSplit::new(down, 1),
-            most: images * down * across,
+            most: planes * down * across,
         }
     }
 
     /// The number of blocks.
     pub(in super::super) fn blocks(&self) -> usize {
-        self.images.parts() * self.rows.parts()
+        self.planes.parts() * self.rows.parts()
     }
 
-    /// The images and the rows of tiles of block `i`.
+    /// The planes and the rows of tiles of block `i`.
     pub(in super::super) fn block(&self, i: usize) -> (Range<usize>, Range<usize>) {
-        (self.images.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
+        (self.planes.part(i / self.rows.parts()), self.rows.part(i % self.rows.parts()))
     }
 }

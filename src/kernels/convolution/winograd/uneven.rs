@@ -7,10 +7,11 @@
 
 use std::ops::Range;
 
+use super::Factors;
 use super::energies::{EnergyPlane, EnergyRange, least};
+use super::phases::{SourcePlane, SourcePlanes};
 use super::tiles::Tiles;
 use super::transforms::{IN, OUT};
-use super::{Factors, SourcePlanes};
 use crate::kernels::convolution::geometry::Geometry;
 use crate::kernels::convolution::implicit_gemm::packed_planes::SLACK;
 use crate::kernels::convolution::isa;
@@ -94,8 +95,8 @@ impl<T: Float> Padded<'_, T> {
 }
 
 impl<T: Float> SourcePlanes<T> {
-    /// Flags the uneven tiles in some rows of tiles of a target with the given size. Reads the energies of image `i` of
-    /// a block. Returns true if there is one.
+    /// Flags the uneven tiles in some rows of tiles of a plane of the given size. Reads the energies of plane `i` of a
+    /// block. Returns true if there is one.
     ///
     /// Tiles that reach beyond the target have fewer pixels, and not every tap sees all of them. With `by_taps`, the
     /// pixels of each tap must be even, too. Such tiles are compared with the least pixel of these rows.
@@ -104,7 +105,7 @@ impl<T: Float> SourcePlanes<T> {
     /// The planes must be readable, and the energies must have been computed.
     pub(super) unsafe fn find_uneven(
         &self,
-        (image, group): (usize, usize),
+        (plane, group): (usize, usize),
         rows: &Range<usize>,
         size: (usize, usize),
         (energies, i): (&Energies<T>, usize),
@@ -112,17 +113,21 @@ impl<T: Float> SourcePlanes<T> {
         flags: &mut [bool],
     ) -> bool {
         flags.fill(false);
-        let across = flags.len() / rows.len();
-        let covered = covered(rows, IN, self.pad.0, self.height);
+        let (across, source) = (flags.len() / rows.len(), self.plane(plane, group));
+        let covered = covered(rows, IN, source.pad.0, source.height);
         let (top, width, deep) = (covered.start, OUT * across, OUT * rows.len() + 2);
         if covered.is_empty() || self.width == 0 {
             return false;
         }
         // SAFETY: guaranteed by the caller.
         let plane = unsafe { energies.of(i, covered.len() * self.width) };
-        let first = self.at(image, group);
-        // With at most one row of padding, each output sees four neighbouring pixels.
-        let has_fours = self.pad.0.max(self.pad.1) <= 1 && covered.len() > 1 && self.width > 1;
+        // With at most one row of padding on each side, each output sees four neighbouring pixels.
+        let is_near = |pad: isize, input: usize, output: usize| {
+            pad <= 1 && output as isize + 1 - pad <= input as isize && input > 1
+        };
+        let has_fours = is_near(source.pad.0, source.height, size.0)
+            && is_near(source.pad.1, self.width, size.1)
+            && covered.len() > 1;
         let extremes = range(plane, has_fours.then_some(self.width));
         // Usually all pixels are similar, and no tile has to be examined.
         let tile = extremes.most * T::all((IN * IN) as f64);
@@ -132,7 +137,7 @@ impl<T: Float> SourcePlanes<T> {
                 return false;
             }
         }
-        let at = ((OUT * rows.start) as isize - self.pad.0 - top as isize, -self.pad.1);
+        let at = ((OUT * rows.start) as isize - source.pad.0 - top as isize, -source.pad.1);
         let padded = Padded { of: plane, width: self.width, at };
         scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
             let (row, memory) = memory.split_at_mut(width + 2);
@@ -148,7 +153,7 @@ impl<T: Float> SourcePlanes<T> {
             let mut any = false;
             for (i, flags) in flags.chunks_exact_mut(across).enumerate() {
                 let of = |r: usize| &threes[(OUT * i + r) * width..][..width];
-                let outputs = (size.0 - OUT * (rows.start + i)).min(OUT);
+                let outputs = size.0.saturating_sub(OUT * (rows.start + i)).min(OUT);
                 fewest.fill(T::INFINITY);
                 all.copy_from_slice(of(0));
                 for r in 1..IN {
@@ -169,7 +174,7 @@ impl<T: Float> SourcePlanes<T> {
                     *flag = if all > T::ZERO {
                         !(all < T::INFINITY && all <= T::all(RATIO) * few)
                     } else {
-                        all != T::ZERO || !self.is_blank(first, (rows.start + i, t))
+                        all != T::ZERO || !self.is_blank(&source, (rows.start + i, t))
                     };
                     any |= *flag;
                 }
@@ -178,26 +183,21 @@ impl<T: Float> SourcePlanes<T> {
         })
     }
 
-    /// Address of the first pixel of an image and a group.
-    pub(super) fn at(&self, image: usize, group: usize) -> *const T {
-        self.p.wrapping_add(image * self.array.image + group * self.array.group)
-    }
-
-    /// Rows and columns of the plane within a tile.
-    fn pixels_of(&self, tile: (usize, usize)) -> (Range<usize>, Range<usize>) {
+    /// Rows and columns of a plane within a tile.
+    fn pixels_of(&self, plane: &SourcePlane<T>, tile: (usize, usize)) -> (Range<usize>, Range<usize>) {
         let clip = |t: usize, pad: isize, end: usize| {
             let start = (OUT * t) as isize - pad;
             start.clamp(0, end as isize) as usize..(start + IN as isize).clamp(0, end as isize) as usize
         };
-        (clip(tile.0, self.pad.0, self.height), clip(tile.1, self.pad.1, self.width))
+        (clip(tile.0, plane.pad.0, plane.height), clip(tile.1, plane.pad.1, self.width))
     }
 
-    /// True if a tile contains only zeros. `first` is the first pixel of the image and group.
-    fn is_blank(&self, first: *const T, tile: (usize, usize)) -> bool {
-        let (ys, xs) = self.pixels_of(tile);
+    /// True if a tile contains only zeros.
+    fn is_blank(&self, plane: &SourcePlane<T>, tile: (usize, usize)) -> bool {
+        let (ys, xs) = self.pixels_of(plane, tile);
         (0..self.array.channels).all(|c| {
             ys.clone().all(|y| {
-                let row = first.wrapping_add(c * self.array.channel + y * self.width);
+                let row = plane.p.wrapping_add(c * self.array.channel + y * plane.row);
                 // SAFETY: these pixels are within the plane.
                 xs.clone().all(|x| unsafe { *row.add(x) } == T::ZERO)
             })
@@ -214,10 +214,14 @@ fn find_dominated<T: Float>(
     flags: &mut [bool],
 ) {
     let across = flags.len() / rows.len();
+    if plane.is_empty() {
+        return; // these rows are beyond a short phase
+    }
     let extremes = range(plane, None);
     if extremes.are_within(SHARE) {
         return;
     }
+    let source = gy.plane(at.0, at.1);
     for (t, flag) in flags.iter_mut().enumerate() {
         let (row, column) = (t / across, OUT * (t % across));
         let (mut most, mut sum, mut pixels) = (T::ZERO, T::ZERO, 0);
@@ -231,11 +235,10 @@ fn find_dominated<T: Float>(
         }
         // Not every tap sees the pixels of a tile that reaches beyond the plane.
         let others = if pixels < OUTPUTS { extremes.least } else { sum - most };
-        let first = gy.at(at.0, at.1);
         *flag |= if sum > T::ZERO {
             !(sum < T::INFINITY && most <= T::all(SHARE) * others)
         } else {
-            sum != T::ZERO || !gy.is_blank(first, (rows.start + row, t % across))
+            sum != T::ZERO || !gy.is_blank(&source, (rows.start + row, t % across))
         };
     }
 }
@@ -253,16 +256,16 @@ pub(super) struct UnevenTerms<'a, T> {
 }
 
 impl<T: Float> UnevenTerms<'_, T> {
-    /// Flags the uneven tiles of image `i` of a block. Returns true if there is one.
+    /// Flags the uneven tiles of plane `i` of a block. Returns true if there is one.
     ///
     /// # Safety
     /// As [`SourcePlanes::find_uneven`].
     unsafe fn find(&self, at: (usize, usize), i: usize, rows: &Range<usize>, flags: &mut [bool]) -> bool {
         let [x, gy] = &self.energies;
-        let pixels = covered(rows, OUT, 0, self.gy.height).len() * self.gy.width;
+        let pixels = covered(rows, OUT, 0, self.gy.plane(at.0, at.1).height).len() * self.gy.width;
         // SAFETY: guaranteed by the caller.
         unsafe {
-            self.x.find_uneven(at, rows, self.g.output_size(), (x, i), true, flags);
+            self.x.find_uneven(at, rows, self.g.output_phases().size(at.0), (x, i), true, flags);
             find_dominated(self.gy, at, rows, gy.of(i, pixels), flags);
         }
         flags.contains(&true)
@@ -276,27 +279,27 @@ impl<T: Float> UnevenTerms<'_, T> {
     pub(super) unsafe fn take_out(
         &self,
         tiles: &Tiles,
-        (images, rows): (&Range<usize>, &Range<usize>),
+        (planes, rows): (&Range<usize>, &Range<usize>),
         group: usize,
         (v, d): (&Factors<T>, &Factors<T>),
         (is_used, sums, row): (*mut bool, *mut T, usize),
     ) {
-        let (channels, maps, of_image) =
+        let (channels, maps, of_plane) =
             (self.x.array.channels, self.gy.array.channels, rows.len() * tiles.across);
-        let mut flags = List::repeat(false, of_image);
-        for (n, image) in images.clone().enumerate() {
+        let mut flags = List::repeat(false, of_plane);
+        for (n, plane) in planes.clone().enumerate() {
             // SAFETY: guaranteed by the caller.
             unsafe {
-                if !self.find((image, group), n, rows, &mut flags) {
+                if !self.find((plane, group), n, rows, &mut flags) {
                     continue;
                 }
                 if !is_used.replace(true) {
                     sums.write_bytes(0, TAPS * channels * row);
                 }
                 for (t, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
-                    self.add((image, group), (rows.start + t / tiles.across, t % tiles.across), sums, row);
-                    v.clear(n * of_image + t, channels);
-                    d.clear(n * of_image + t, maps);
+                    self.add((plane, group), (rows.start + t / tiles.across, t % tiles.across), sums, row);
+                    v.clear(n * of_plane + t, channels);
+                    d.clear(n * of_plane + t, maps);
                 }
             }
         }

@@ -66,7 +66,8 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let of_map = whole::<T>(maps);
     let (sums, directly) = (padded_stride(channels * of_map), TAPS * channels * of_map);
-    let tiles = Tiles::new(g.images, g.output_size(), channels + maps, 1);
+    let phases = g.output_phases();
+    let tiles = Tiles::new(phases.planes(g.images), phases.size(0), channels + maps, 1);
     let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
     let tasks = parts.parts() * g.group;
     let memory = Workspace::<T>::new(tasks * (PRODUCTS * sums + directly))?;
@@ -110,22 +111,22 @@ impl<T: Float> WeightGradientSums<'_, T> {
             (padded_stride(tiles.most * of_channel), padded_stride(tiles.most * maps.next_multiple_of(wide)));
         let rows = tiles.rows.part(0).len();
         let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
-        let images = tiles.images.part(0).len();
-        let planes = [g.input[1], g.output[1]].map(|width| Energies::<T>::memory(images, rows, width));
-        let of_factors = planes[0].0 + planes[1].0 + strip + PRODUCTS * (inputs + outputs);
+        let planes = tiles.planes.part(0).len();
+        let of_energies = [g.input[1], g.output[1]].map(|width| Energies::<T>::memory(planes, rows, width));
+        let of_factors = of_energies[0].0 + of_energies[1].0 + strip + PRODUCTS * (inputs + outputs);
         scratch::with(of_factors + SLACK, |memory: &mut [T]| {
-            let (of_x, memory) = memory.split_at_mut(planes[0].0);
-            let (of_gy, memory) = memory.split_at_mut(planes[1].0);
+            let (of_x, memory) = memory.split_at_mut(of_energies[0].0);
+            let (of_gy, memory) = memory.split_at_mut(of_energies[1].0);
             let strip_at = memory.as_mut_ptr();
             let p = strip_at.wrapping_add(strip.next_multiple_of(SLACK));
             let v = Factors { p, factor: inputs, tile: of_channel, panel: wide };
             let p = p.wrapping_add(PRODUCTS * inputs);
             let d = Factors { p, factor: outputs, tile: wide, panel: tiles.most * wide };
-            let (x, gy) = (g.input_planes(sides[0]), g.output_planes(sides[1], (0, 0)));
+            let (x, gy) = (g.input_planes(sides[0]), g.output_planes(sides[1], (0, 0), g.output_phases()));
             let scales = scales.as_ptr();
             let energies = [
-                Energies { scales, p: of_x.as_mut_ptr(), plane: planes[0].1 },
-                Energies { scales, p: of_gy.as_mut_ptr(), plane: planes[1].1 },
+                Energies { scales, p: of_x.as_mut_ptr(), plane: of_energies[0].1 },
+                Energies { scales, p: of_gy.as_mut_ptr(), plane: of_energies[1].1 },
             ];
             let terms = UnevenTerms { g, x: &x, gy: &gy, energies };
             let (input, gradient) = ((TransformStep::Input, IN), (TransformStep::OutputGradient, OUT));
@@ -133,15 +134,15 @@ impl<T: Float> WeightGradientSums<'_, T> {
             let direct = self.direct.get().wrapping_add(task * self.directly);
             for i in blocks.clone() {
                 stop::poll();
-                let (images, rows) = tiles.block(i);
-                let (block, across) = ((&images, &rows), tiles.across);
+                let (planes, rows) = tiles.block(i);
+                let (block, across) = ((&planes, &rows), tiles.across);
                 // SAFETY: the scratch buffer holds all factors; the rest is the caller's promise.
                 unsafe {
                     factors(&x, input, across, block, group, strip_at, v, &energies[0]);
                     factors(&gy, gradient, across, block, group, strip_at, d, &energies[1]);
                     let uneven = (self.uneven.get().add(task), direct, self.of_map);
                     terms.take_out(&tiles, block, group, (&v, &d), uneven);
-                    self.multiply(images.len() * rows.len() * across, (v, d), to, i > blocks.start);
+                    self.multiply(planes.len() * rows.len() * across, (v, d), to, i > blocks.start);
                 }
             }
         });

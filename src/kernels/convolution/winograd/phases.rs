@@ -1,0 +1,98 @@
+//! Phases of rows. A kernel whose rows are `dilation` apart reads rows of one phase of the source for each phase of
+//! rows of the target, so that each phase is a convolution without dilation. Planes are counted over phases and images.
+
+use crate::kernels::convolution::geometry::Images;
+
+/// The division of the rows of an array into phases.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Phases {
+    /// Height and width of an image.
+    size: (usize, usize),
+    /// The distance of the rows of a phase.
+    dilation: usize,
+    /// The number of phases that have rows.
+    phases: usize,
+}
+
+impl Phases {
+    /// The phases of images of this height and width.
+    pub(in super::super) fn new(size: (usize, usize), dilation: usize) -> Self {
+        Self { size, dilation, phases: dilation.min(size.0).max(1) }
+    }
+
+    /// The number of planes of all images.
+    pub(in super::super) fn planes(&self, images: usize) -> usize {
+        images * self.phases
+    }
+
+    /// Height and width of a plane. The first plane is the highest.
+    pub(in super::super) fn size(&self, plane: usize) -> (usize, usize) {
+        (rows(self.size.0, plane % self.phases, self.dilation), self.size.1)
+    }
+
+    /// The image of a plane, the index of its first pixel in the image, and the distance of its rows.
+    pub(super) fn place(&self, plane: usize) -> (usize, usize, usize) {
+        (plane / self.phases, plane % self.phases * self.size.1, self.dilation * self.size.1)
+    }
+}
+
+/// The rows of a phase.
+fn rows(height: usize, phase: usize, dilation: usize) -> usize {
+    height.saturating_sub(phase).div_ceil(dilation)
+}
+
+/// Planes of images, read through a window that is shifted by `pad`.
+#[derive(Clone, Copy)]
+pub(in super::super) struct SourcePlanes<T> {
+    /// The first element.
+    p: *const T,
+    /// The strides of the array.
+    pub(super) array: Images,
+    /// The height of an image.
+    height: usize,
+    /// The width of an image and of a plane.
+    pub(super) width: usize,
+    /// The shift of the window along height and width of an image.
+    pub(super) pad: (isize, isize),
+    /// The phases of the target.
+    target: Phases,
+}
+
+/// The pixels of one phase of an image that the windows of a plane of the target cover.
+pub(super) struct SourcePlane<T> {
+    /// The first pixel of the group.
+    pub(super) p: *const T,
+    /// The number of rows.
+    pub(super) height: usize,
+    /// The distance of rows.
+    pub(super) row: usize,
+    /// The shift of the window along height and width.
+    pub(super) pad: (isize, isize),
+}
+
+impl<T> SourcePlanes<T> {
+    /// The planes of an array of images of this height and width, for a target with these phases.
+    pub(super) fn new(
+        p: *const T,
+        array: Images,
+        (height, width): (usize, usize),
+        pad: (isize, isize),
+        target: Phases,
+    ) -> Self {
+        Self { p, array, height, width, pad, target }
+    }
+
+    /// The pixels for a plane of the target, of one group of channels.
+    pub(super) fn plane(&self, plane: usize, group: usize) -> SourcePlane<T> {
+        let Phases { dilation, phases, .. } = self.target;
+        let (image, first) = (plane / phases, (plane % phases) as isize - self.pad.0);
+        let phase = first.rem_euclid(dilation as isize) as usize;
+        let at = image * self.array.image + group * self.array.group + phase * self.width;
+        SourcePlane {
+            p: self.p.wrapping_add(at),
+            height: rows(self.height, phase, dilation),
+            row: dilation * self.width,
+            pad: (-first.div_euclid(dilation as isize), self.pad.1),
+        }
+    }
+}
