@@ -6,12 +6,13 @@ use super::output::Sums;
 use super::pack::{QuantizedWeights, Stretches, WeightPanels};
 use super::tile::{Finish, GROUP, IntegerTile, Kernels, SumTarget, TALL, WIDE, kernels};
 use crate::kernels::Float;
+use crate::kernels::gemm::EvenSplit;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
 
-/// The number of multiplications from which parallel execution pays.
-const GRAIN: usize = 600_000;
+/// The fewest multiplications of a task.
+const GRAIN: usize = 1 << 18;
 
 /// The size of a matrix.
 #[derive(Clone, Copy)]
@@ -144,10 +145,12 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
         let sum = |i: usize| row(i).iter().map(|level| i32::from(*level)).sum::<i32>();
         let sums_of_rows: List<i32> = (0..if self.has_zeros { x.count } else { 0 }).map(sum).collect();
         let (wide, to) = (self.kernels.panel(), Shared::new(y.as_mut_ptr()));
-        let grain = GRAIN.div_ceil((x.count * terms * wide).max(1));
-        threads::ranges(columns.div_ceil(wide), grain, |some| {
+        let (panels, work) = (columns.div_ceil(wide), x.count * terms * columns);
+        // Tasks of the same size, so that no thread waits for another one.
+        let tasks = EvenSplit::new(panels, (work / GRAIN).clamp(1, panels.max(1)));
+        threads::parallel(tasks.parts(), |task| {
             let mut sums: Sums = [0; TALL * WIDE];
-            for column in some.map(|panel| panel * wide) {
+            for column in tasks.part(task).map(|panel| panel * wide) {
                 let (weights, registers) = self.panels.panel(column);
                 let n = (registers * self.kernels.width).min(columns - column);
                 let tiles = self.kernels.tiles[registers - 1];
