@@ -273,3 +273,60 @@ def test_shapes_share_weights_and_threads_give_equal_bits():
         nn.set_num_threads(before)
     assert all(np.array_equal(found[0], other) for other in found)
     assert len(model._stages.folding._integers._made) == 2
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8"])
+@pytest.mark.parametrize("group", [1, 4])
+def test_dynamically_quantized_convolutions(kind, group):
+    """Convolutions of dynamic levels, with integer biases, are computed on integers and equal ONNX Runtime's."""
+    net = Net(("n", 4, "height", 9))
+    h = "x"
+    for i in range(2):
+        h, scale, at = net.node("DynamicQuantizeLinear", h, n=3)
+        w = net.constant(
+            RNG.integers(*((-127, 128) if kind == "int8" else (0, 256)), (4, 4 // group, 3, 3)).astype(kind)
+        )
+        step, w_zero = net.constant(np.float32(0.013)), net.constant(np.asarray(3 if kind == "int8" else 120, kind))
+        sums = net.node("ConvInteger", h, w, at, w_zero, pads=[1] * 4, strides=[1, 2 - i], group=group)
+        unit = net.node("Mul", scale, step)
+        bias = net.node("Div", net.constant(RNG.uniform(-1, 1, (1, 4, 1, 1)).astype(np.float32)), unit)
+        bias = net.node("Cast", net.node("Floor", bias), to=TensorProto.INT32)
+        sums = net.node("Cast", net.node("Add", sums, bias), to=TensorProto.FLOAT)
+        h = net.node("Mul", sums, unit)
+        h = net.node("Mul", h, net.node("Sigmoid", h))
+    proto = net.model(h)
+    model, plain = (kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString())) for _ in range(2))
+    plain.get_parameters()
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = [RNG.uniform(-2, 1, (n, 4, height, 9)).astype(np.float32) for n, height in ((2, 8), (2, 8), (1, 11))]
+    first = model(given[0])
+    for x in (*given[1:], np.zeros((2, 4, 8, 9), np.float32), given[0]):
+        found, (wanted,) = model(x), session.run(None, {"x": x})
+        step = np.abs(wanted).max() / 100
+        np.testing.assert_allclose(found, wanted, atol=step)
+        np.testing.assert_allclose(found, plain(x), atol=step)
+    np.testing.assert_array_equal(found, first)
+    held = {}
+    next(iter(model._cache.graphs.values())).roots[0].visit(lambda f: held.setdefault(f, f.info.type_name))
+    counted = Counter(held.values())
+    assert counted["QuantizedConvolution"] == counted["DynamicQuantizeUint8"] == counted["Swish"] == 2
+    assert not counted["Convolution"] + counted["Add2"] + counted["DequantizeUint8"]
+
+
+def test_sums_between_that_are_outputs():
+    """Integer sums that are outputs themselves keep their numbers beside the fused functions."""
+    net = Net((2, 5, 6, 7))
+    h, scale, at = net.node("DynamicQuantizeLinear", "x", n=3)
+    w = net.constant(RNG.integers(-127, 128, (3, 5, 3, 2)).astype(np.int8))
+    sums = net.node("ConvInteger", h, w, at, dilations=[2, 1])
+    with_bias = net.node("Add", sums, net.constant(np.int32([[[5]], [[-70]], [[9000]]])))
+    y = net.node("Mul", net.node("Cast", with_bias, to=TensorProto.FLOAT), scale)
+    proto = net.model(y)
+    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in (sums, with_bias, h))
+    model = kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString()))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for _ in range(3):
+        x = RNG.uniform(-2, 1, (2, 5, 6, 7)).astype(np.float32)
+        for found, wanted in zip(model(x), session.run(None, {"x": x}), strict=True):
+            assert found.dtype == wanted.dtype
+            np.testing.assert_array_equal(found, wanted)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ...context import context_scope
 from ..patterns import is_a
-from .elementwise import MOVES, framed, table_of
+from .elementwise import EACH, MOVES, framed, table_of
 from .layers import COUNTED, LAYERS, Product, numbers
 from .levels import SIGNED, Levels, Scale, Target, constant, is_constant, is_dynamic, value_of
 
@@ -42,6 +43,8 @@ class IntegerLayers:
         self._levels: dict[Variable, tuple[Levels, int]] = {}
         self._numbers: dict[Variable, Levels] = {}
         self._products: dict[Variable, Product] = {}
+        # Numbers of images with their channels last, by the numbers in their own order.
+        self._last: dict[Variable, Variable] = {}
         self._instead: list[tuple[Variable, Variable]] = []
 
     def convert(self, order: Sequence[Function], outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
@@ -68,11 +71,12 @@ class IntegerLayers:
                 self._frame(f)
             elif kind in MOVES and f.inputs[0] in self._levels:
                 self._move(f)
-            elif kind in COUNTED:
+            elif kind in COUNTED or kind in EACH:
                 self._count(f, kept)
         for y, instead in self._instead:
             y.rewire_on(instead)
         self._levels, self._numbers, self._products, self._instead, self.given = {}, {}, {}, [], set()
+        self._last = {}
         return True
 
     def kept(self, key: Any, make: Callable[[], Any], dtype: Any) -> Variable:
@@ -164,8 +168,11 @@ class IntegerLayers:
         """The levels of `x` with a step and zero point that the graph computes."""
         inner = [f.inputs[0] if is_a(f := v.parent, "Reshape") else v for v in (step, zero)]
         if not shift and is_dynamic(x, *inner):
-            levels, *parameters = F.dynamic_quantize_uint8(x)
+            last = self._last.get(x)
+            levels, *parameters = F.dynamic_quantize_uint8(x if last is None else last)
             self._instead += zip(inner, parameters, strict=True)
+            if last is not None:
+                return Levels(last=levels, given=(step, zero))
             return Levels(plain=levels, given=(step, zero))
         zero = F.add_scalar(zero, float(shift)) if shift else zero
         return Levels(plain=F.quantize_uint8(x, step, zero), given=(step, zero))
@@ -228,6 +235,26 @@ class IntegerLayers:
         found = numbers(self, f)
         if isinstance(found, Product):
             self._products[y] = found
-            found = found.numbers
+            with context_scope(f.context):
+                is_image, found = found.window is not None, found.numbers
+                found = self._put_first(y, found) if is_image else found
+        elif found is None:
+            found = self._each_last(f)
         if found is not None:
             self._instead.append((y, found))
+
+    def _put_first(self, y: Variable, last: Variable) -> Variable:
+        """Notes the channels-last form of `y`. Returns its numbers in their own order, which readers may not need."""
+        self._last[y] = last
+        return F.transpose(last, (0, 3, 1, 2))
+
+    def _each_last(self, f: Function) -> Variable | None:
+        """An elementwise function of images that exist with their channels last, or None."""
+        y, inputs = f.outputs[0], f.inputs
+        if not is_a(f, *EACH) or not any(x in self._last for x in inputs):
+            return None
+        if any(x.shape != y.shape if x in self._last else x.size != 1 for x in inputs):
+            return None
+        held = [self._last[x] if x in self._last else F.reshape(x, (1, 1, 1, 1)) for x in inputs]
+        with context_scope(f.context):
+            return self._put_first(y, EACH[f.info.type_name](*held))

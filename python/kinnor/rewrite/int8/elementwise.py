@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .converting import IntegerLayers
     from .levels import Levels, Target
 
-__all__ = ["MOVES", "framed", "joined", "table_of"]
+__all__ = ["EACH", "MOVES", "framed", "joined", "table_of"]
 
 _ELEMENTWISE = frozenset(
     [
@@ -33,6 +33,18 @@ _ELEMENTWISE = frozenset(
     ]
 )
 """Types of elementwise functions."""
+
+EACH: dict[str, Callable[..., Variable]] = {
+    "Add2": F.add2,
+    "Div2": F.div2,
+    "Identity": F.identity,
+    "Mul2": F.mul2,
+    "ReLU": F.relu,
+    "Sigmoid": F.sigmoid,
+    "Sub2": F.sub2,
+    "Tanh": F.tanh,
+}
+"""Elementwise functions without arguments that are computed on images with their channels last, by function type."""
 
 _MOST = 32
 """Limit on the functions that one table replaces."""

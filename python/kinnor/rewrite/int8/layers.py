@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ... import functions as F
+from ...context import context_scope
 from ..patterns import is_a, normalization
 from .elementwise import joined
 from .levels import Levels, Weights, constant, weights_of
@@ -70,6 +71,45 @@ def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | 
     return Levels(target.scale, last=y)
 
 
+def _images(graph: IntegerLayers, f: Function) -> Product | None:
+    """The arguments of a convolution with float results, of images whose scale the graph computes."""
+    x, args, w = graph.of(f.inputs[0]), f.info.args, f.inputs[1]
+    weights = weights_of(w, graph.given)
+    if x is None or not x.given or weights is None or w.ndim != 4 or len(f.inputs) > 2 or args["channel_last"]:
+        return None
+    if args["base_axis"] != 1 or args["group"] not in (1, w.shape[0]):
+        return None
+    along = weights.along(0)
+    if along is None or args["group"] * w.shape[1] != f.inputs[0].shape[1]:
+        return None
+    (step, zero), last = along, weights.transposed([0, 2, 3, 1])
+    window = {key: list(args[key]) for key in ("pad", "stride", "dilation")}
+    x_step, x_zero = x.parameters
+    return Product(
+        (
+            x.last,
+            graph.kept(last.key, lambda: last.levels, np.int8),
+            x_zero,
+            constant(zero, np.int64),
+            constant(np.zeros(w.shape[0]), np.int64),
+        ),
+        x_step * constant(step, np.float32),
+        window={**window, "group": args["group"]},
+        is_plain=bool(np.all(step == 1)) and (value := graph.value(x_step)) is not None and bool(np.all(value == 1)),
+    )
+
+
+def _whole_bias(graph: IntegerLayers, f: Function, bias: Variable, n: int) -> Variable | None:
+    """Integers that are added to sums of each channel, as 64-bit integers would be. None if they are not such."""
+    is_double = any("double" in name for name in f.context.backend)
+    if not is_double or bias.size != n or n == 1 or bias.ndim < 3 or bias.shape[-3] != n:
+        return None
+    with context_scope(f.context):
+        # Casts saturate. NaN stands for no integer.
+        kept = F.maximum_scalar(F.minimum_scalar(bias, float((1 << 31) - 1)), float(-(1 << 31)))
+        return F.reshape(F.where(F.equal(kept, kept), kept, F.constant(0.0, kept.shape)), (n,))
+
+
 def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
     """The quantized weight matrix of `Affine` or a two-dimensional `BatchMatmul`, as (inputs, outputs)."""
     args, w = f.info.args, f.inputs[1]
@@ -84,7 +124,7 @@ def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
 
 
 class Product(NamedTuple):
-    """A product of quantized rows and a quantized weight matrix, with float results."""
+    """A product of quantized rows and a quantized weight matrix, or a convolution of images, with float results."""
 
     inputs: tuple[Variable, Variable, Variable, Variable, Variable]
     """Rows, weight matrix, the zero level of each, and the bias in units of the integer sums."""
@@ -92,10 +132,16 @@ class Product(NamedTuple):
     """Factors of the integer sums."""
     shift: Variable | None = None
     """Numbers to add to the scaled sums, or None."""
+    window: dict[str, Any] | None = None
+    """The arguments of a convolution of channels-last images. None for a product of rows."""
+    is_plain: bool = False
+    """True for the sums themselves, without bias, scale and cast."""
 
     @property
     def numbers(self) -> Variable:
-        """The results as a float variable."""
+        """The results as a float variable. Images have their channels last."""
+        if self.window is not None:
+            return F.quantized_convolution(*self.inputs, self.scale, **self.window)
         return F.quantized_affine(*self.inputs, self.scale, self.shift)
 
 
@@ -166,7 +212,7 @@ def _matmul(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     return None if y is None else Levels(target.scale, plain=y)
 
 
-COUNTED = frozenset(["Add2", "Affine", "BatchMatmul", "Identity", "Mul2"])
+COUNTED = frozenset(["Add2", "Affine", "BatchMatmul", "Convolution", "Identity", "Mul2"])
 """Types of the functions that `numbers` has rules for."""
 
 
@@ -177,6 +223,8 @@ def numbers(graph: IntegerLayers, f: Function) -> Product | Variable | None:
         graph: The conversion under way.
         f: The function.
     """
+    if is_a(f, "Convolution"):
+        return _images(graph, f)
     if is_a(f, "Affine", "BatchMatmul"):
         found = _product(graph, f, None)
         return _matrices(graph, f, None) if found is None and is_a(f, "BatchMatmul") else found
@@ -187,13 +235,19 @@ def _followed(graph: IntegerLayers, f: Function) -> Product | None:
     """A product with a following scalar factor or constant row merged into it, or None."""
     y = f.outputs[0]
     if is_a(f, "Identity"):
-        return graph.product(f.inputs[0])
+        found = graph.product(f.inputs[0])
+        return None if found is None else found._replace(is_plain=False)  # it may be a cast to real numbers
     for x, other in (f.inputs, f.inputs[::-1]) if is_a(f, "Mul2", "Add2") else ():
         product = graph.product(x)
         if product is None or y.shape != x.shape:
             continue
         if is_a(f, "Mul2") and other.size == 1 and product.shift is None:
-            return product._replace(scale=product.scale * F.reshape(other, (1,)))
+            return product._replace(scale=product.scale * F.reshape(other, (1,)), is_plain=False)
+        if product.window is not None:
+            bias = _whole_bias(graph, f, other, y.shape[1]) if is_a(f, "Add2") and product.is_plain else None
+            if bias is not None:
+                return product._replace(inputs=(*product.inputs[:4], bias), is_plain=False)
+            continue
         is_row = is_a(f, "Add2") and other.ndim > 0 and other.size == other.shape[-1] == y.shape[-1]
         value = graph.value(other) if is_row and product.shift is None else None
         if value is not None:
