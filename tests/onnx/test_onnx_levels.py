@@ -133,3 +133,56 @@ def test_products(is_turned, has_levels, per_column):
         assert (found == wanted).mean() > 0.7
     else:
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
+
+
+def integer_sums(kind, w, zeros, n_axes, **attributes):
+    """Returns a model of one node that sums products of levels. Its input is `x`."""
+    held = [numpy_helper.from_array(np.asarray(x), name) for name, x in (("w", w), ("z", zeros[0]), ("wz", zeros[1]))]
+    node = helper.make_node(kind, ["x", "w", "z", "wz"], ["y"], **attributes)
+    given = helper.make_tensor_value_info("x", LEVELS[zeros[0].dtype.name], [None] * n_axes)
+    output = helper.make_tensor_value_info("y", TensorProto.INT32, None)
+    graph = helper.make_graph([node], "sums", [given], [output], held)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString()))
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize(("x_type", "w_type"), [("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")])
+@pytest.mark.parametrize("n_axes", [1, 2, 3])
+@pytest.mark.parametrize(("group", "channels"), [(1, 3), (1, 300), (2, 200), (3, 1)])
+def test_integer_convolutions_are_exact(n_axes, group, channels, x_type, w_type, is_trained):
+    """Sums beyond 2^24 equal those in int64, for all kinds of levels, groups and numbers of axes."""
+    kernel, strides, dilations = [2, 3, 1][:n_axes], [1, 2, 2][:n_axes], [2, 1, 1][:n_axes]
+    before, after = [1, 0, 1][:n_axes], [0, 2, 1][:n_axes]
+    w = levels(w_type, 2 * group, channels, *kernel) // 8 + np.iinfo(w_type).max // 8 * 7
+    zeros = np.asarray(np.iinfo(x_type).min + 2, x_type), np.asarray(np.iinfo(w_type).min + 1, w_type)
+    how = {"strides": strides, "dilations": dilations, "pads": before + after, "group": group}
+    model = integer_sums("ConvInteger", w.astype(w_type), zeros, n_axes + 2, **how)
+    if is_trained:
+        model.get_parameters()
+    for length in (6, 7, 6):
+        x = levels(x_type, 2, group * channels, *[length] * n_axes)
+        wide, weight = x.astype(np.int64) - zeros[0], w.astype(np.int64) - zeros[1]
+        wide = np.pad(wide, [(0, 0), (0, 0), *zip(before, after, strict=True)])
+        axes = tuple(range(2, n_axes + 2))
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        seen = np.lib.stride_tricks.sliding_window_view(wide, reach, axes)
+        steps = [slice(None, None, n) for n in strides], [slice(None, None, n) for n in dilations]
+        seen = seen[(slice(None), slice(None), *steps[0], *steps[1])]
+        parts = zip(np.split(seen, group, 1), np.split(weight, group), strict=True)
+        names = "pqr"[:n_axes], "uvw"[:n_axes]
+        rule = f"nc{names[0]}{names[1]},mc{names[1]}->nm{names[0]}"
+        wanted = np.concatenate([np.einsum(rule, *part) for part in parts], 1)
+        found = model(x)
+        assert found.dtype == np.int32
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("n_terms", [1, 256, 257, 900])
+def test_integer_products_are_exact(n_terms):
+    """Sums beyond 2^24 equal those in int64, with a zero point for each column."""
+    x, w = levels("uint8", 2, 3, n_terms) // 4 + 192, levels("int8", n_terms, 5) // 4 + 96
+    zeros = np.uint8(3), np.int8([-128, -3, 0, 5, 127])
+    model = integer_sums("MatMulInteger", w.astype(np.int8), zeros, 3)
+    wanted = (x.astype(np.int64) - 3) @ (w.astype(np.int64) - zeros[1].astype(np.int64))
+    np.testing.assert_array_equal(model(x.astype(np.uint8)), wanted)

@@ -232,7 +232,8 @@ class IntegerLayers:
         y = f.outputs[0]
         if y not in outputs and all(is_a(reader, "QuantizeLinear") for reader in y.function_references):
             return
-        found = numbers(self, f)
+        with context_scope(f.context):
+            found = numbers(self, f)
         if isinstance(found, Product):
             self._products[y] = found
             with context_scope(f.context):

@@ -107,7 +107,8 @@ def _whole_bias(graph: IntegerLayers, f: Function, bias: Variable, n: int) -> Va
     with context_scope(f.context):
         # Casts saturate. NaN stands for no integer.
         kept = F.maximum_scalar(F.minimum_scalar(bias, float((1 << 31) - 1)), float(-(1 << 31)))
-        return F.reshape(F.where(F.equal(kept, kept), kept, F.constant(0.0, kept.shape)), (n,))
+        found: Variable = F.reshape(F.where(F.equal(kept, kept), kept, F.constant(0.0, kept.shape)), (n,))
+    return found
 
 
 def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
@@ -141,7 +142,8 @@ class Product(NamedTuple):
     def numbers(self) -> Variable:
         """The results as a float variable. Images have their channels last."""
         if self.window is not None:
-            return F.quantized_convolution(*self.inputs, self.scale, **self.window)
+            found: Variable = F.quantized_convolution(*self.inputs, self.scale, **self.window)
+            return found
         return F.quantized_affine(*self.inputs, self.scale, self.shift)
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .... import functions as F
+from ....context import Context, context_scope
 from ....rewrite.int8.levels import dynamic_parameters, rounded
 from ..values import OnnxError, Row, Value, note_lengths
 from .arithmetic import matmul
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from ..values import Node
 
 __all__ = ["QUANTIZATION", "as_levels", "numbers"]
+
+_DOUBLE = Context(["cpu:double"])
+"""A context that computes in float64."""
 
 
 def _along(node: Node, i: int) -> Variable:
@@ -105,9 +111,22 @@ def _unscaled(node: Node, i: int, zero: int, axis: int = -1) -> Variable:
     return F.dequantize_linear(x, ones, per_channel(node.x(zero), axis, x.ndim) if node.has(zero) else ones * 0.0)
 
 
+_EXACT_TERMS = 256
+"""Sums of this many products of two differences of levels, each below 256, are exact in float32."""
+
+
+def _exactly(node: Node, build: Callable[[], Variable], terms: int) -> Variable:
+    """Builds sums of products of levels, in float64 if float32 might round them."""
+    if not node.value(1).known:
+        note_lengths()
+    with context_scope(_DOUBLE) if terms > _EXACT_TERMS else nullcontext():
+        return build()
+
+
 def _matmul_integer(node: Node) -> Variable:
     """Builds `MatMulInteger`."""
-    return matmul(_unscaled(node, 0, 2, -2), _unscaled(node, 1, 3))
+    terms = node.value(0).shape[-1] if node.value(0).shape else 0
+    return _exactly(node, lambda: matmul(_unscaled(node, 0, 2, -2), _unscaled(node, 1, 3)), terms)
 
 
 def numbers(node: Node, i: int, axis: int = -1) -> Variable:
@@ -198,7 +217,8 @@ def _qgemm(node: Node) -> Value | Variable:
 
 def _conv_integer(node: Node) -> Variable:
     """Builds `ConvInteger`."""
-    return convolved(node, _unscaled(node, 0, 2), _unscaled(node, 1, 3, 0), None)
+    terms = math.prod(node.value(1).shape[1:])
+    return _exactly(node, lambda: convolved(node, _unscaled(node, 0, 2), _unscaled(node, 1, 3, 0), None), terms)
 
 
 def _qlinear_conv(node: Node) -> Value:
