@@ -216,11 +216,13 @@ class Value:
         sources: frozenset[str] = frozenset(),
         restore: Callable[[list[Variable]], None] | None = None,
     ) -> None:
+        self._array: NDArray[Any] | None = None
+        self._variable: Variable | None = None
         if isinstance(content, Variable):
-            self._array, self._variable = None, content
-            self.dtype = np.dtype(dtype)
+            self._variable = content
+            self.dtype: np.dtype[Any] = np.dtype(dtype)
         else:
-            self._array, self._variable = np.asarray(content), None
+            self._array = np.asarray(content)
             self.dtype = np.dtype(content.dtype if dtype is None else dtype)
         self._is_parameter = is_parameter
         self._restore = restore
