@@ -41,7 +41,7 @@ def above(outputs: Iterable[Variable]) -> list[Function]:
     """The functions that compute these variables, in the order of a forward run, each once."""
     found: dict[Function, None] = {}
     for output in outputs:
-        output.visit(lambda f: found.setdefault(f))
+        output.visit(found.setdefault)
     return list(found)
 
 
