@@ -134,7 +134,7 @@ class BatchNormOfAxes(BatchNorm):
 
 
 class _OfLastAxes(_ShiftAndScale):
-    """What normalizations over the last axes have in common."""
+    """The base of normalizations over the last axes."""
 
     def __init__(self, normalized_shape: int | Sequence[int], eps: float) -> None:
         name = type(self).__name__

@@ -121,6 +121,13 @@ __all__ = [
 ]
 
 
+def _entry(owner: str, entries: Mapping[str, str], key: str) -> str:
+    """Returns a setting that was added to options. Raises RuntimeError if it was not."""
+    if key not in entries:
+        raise RuntimeError(f"{owner} does not have configuration with key: {key}")
+    return entries[key]
+
+
 class SessionOptions(sessions.SessionOptions):
     """Settings of a session, whose errors have ONNX Runtime's names."""
 
@@ -130,9 +137,7 @@ class SessionOptions(sessions.SessionOptions):
         Args:
             key: Its name.
         """
-        if key not in self._entries:
-            raise RuntimeError(f"SessionOptions does not have configuration with key: {key}")
-        return self._entries[key]
+        return _entry("SessionOptions", self._entries, key)
 
     def register_custom_ops_library(self, path: str) -> None:
         """Refuses libraries of operators, which are compiled for ONNX Runtime.
@@ -166,9 +171,7 @@ class RunOptions(sessions.RunOptions):
         Args:
             key: Its name.
         """
-        if key not in self._entries:
-            raise RuntimeError(f"RunOptions does not have configuration with key: {key}")
-        return self._entries[key]
+        return _entry("RunOptions", self._entries, key)
 
     def add_active_adapter(self, adapter: Any) -> None:
         """Refuses adapters.

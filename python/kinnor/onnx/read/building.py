@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._core import UnsupportedError, Variable, scope_auto_forward
-from ...context import Context, context_scope
+from ...context import context_scope
 from ...files.progress import each
 from ...modes import auto_forward
 from . import reading
@@ -17,7 +17,18 @@ from .containers import Words, words_of
 from .expansion import BUDGET, Budget, definition
 from .shared import SharedValues
 from .tables import TABLE
-from .values import COMPUTES, NeedsValuesError, Node, OnnxError, Value, cast, check_size, may_outgrow, note_lengths
+from .values import (
+    COMPUTES,
+    DOUBLE,
+    NeedsValuesError,
+    Node,
+    OnnxError,
+    Value,
+    cast,
+    check_size,
+    may_outgrow,
+    note_lengths,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,9 +53,6 @@ _REPEATING = ("Expand", "Tile")
 
 _AT_INDICES = ("GatherElements", "Scatter", "ScatterElements")
 """Operators that also read what a node made their indices of by repeating elements, after their inputs."""
-
-_DOUBLE = Context(["cpu:double"])
-"""A context that computes in float64."""
 
 
 class _Prepared:
@@ -396,7 +404,6 @@ def _is_computed_here(value: Value | None) -> bool:
 
 
 _FLOAT64 = np.dtype(np.float64)
-_DOUBLE_BYTES = 8
 _AS_IT_IS: AbstractContextManager[Any] = nullcontext()
 """A context manager that keeps the current context."""
 
@@ -411,13 +418,13 @@ def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any
         dtype = value.dtype
         kind = dtype.kind
         if kind == "f":
-            has_reals, is_double = True, is_double or dtype.itemsize == _DOUBLE_BYTES
+            has_reals, is_double = True, is_double or dtype == _FLOAT64
         elif kind in "iu" and dtype.itemsize > 1:
             is_wide = True
     if not has_reals and node.operator == "Cast":
         to = reading.dtype_of(node.get("to"))
         has_reals, is_double = to.kind == "f", to == _FLOAT64
-    return context_scope(_DOUBLE) if (is_double if has_reals else is_wide) else _AS_IT_IS
+    return context_scope(DOUBLE) if (is_double if has_reals else is_wide) else _AS_IT_IS
 
 
 @contextmanager
@@ -461,9 +468,6 @@ def _moved_words(node: Node, row: Row) -> list[Value]:
     return [Words(value, first.vocabulary) for value in _apply(inner, row)]
 
 
-_SMALL = 1 << 20
-"""Outputs of up to this many bytes always fit into memory."""
-
 _NO_SOURCES: frozenset[str] = frozenset()
 """The sources of a value that no other value leads to."""
 
@@ -500,8 +504,7 @@ def _apply(node: Node, row: Row) -> list[Value]:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
         elif value.is_computed:
             value.sources |= sources
-        if (n_bytes := value.n_bytes) > _SMALL:
-            check_size(sum([held.n_bytes for held in given], n_bytes))
+        check_size(sum([held.n_bytes for held in given], value.n_bytes))
         if is_known and value.is_computed:
             value = _folded(value)
         outputs.append(value)

@@ -163,18 +163,10 @@ def _fields(content: Any, start: int, end: int) -> Iterator[_Field]:
         begin = start
         if len(block) - (start - base) < _MOST_HEAD:
             block, base = content[start : min(start + _BLOCK, end + _MOST_HEAD, size)], start
-        key = block[start - base]
-        if key < 128:
-            start += 1
-        else:
-            key, start = _number(block, start, base)
+        key, start = _number(block, start, base)
         kind, stop = key & 7, end  # groups, which ONNX does not use, are left to the parser
         if kind == 2:
-            length = block[start - base]
-            if length < 128:
-                start += 1
-            else:
-                length, start = _number(block, start, base)
+            length, start = _number(block, start, base)
             stop = start + length
         elif kind == 0:
             _, stop = _number(block, start, base)

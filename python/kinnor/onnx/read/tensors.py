@@ -200,7 +200,7 @@ _FIELDS: dict[int, Callable[[Any], Any]] = {
     7: lambda held: list(held.ints),
     8: lambda held: [text.decode(errors="replace") for text in held.strings],
 }
-"""What reads numbers and strings of an attribute, by its type."""
+"""Readers of attributes with numbers and strings, by the type of the attribute."""
 
 
 def attributes_of(node: Any, folder: Folder | None) -> dict[str, Any]:

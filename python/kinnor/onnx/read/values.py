@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import functions as F
 from ..._core import Error, UnsupportedError, Variable, are_small_whole, set_up_all
+from ...context import Context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPUTES",
+    "DOUBLE",
     "MOST_FIXED",
     "TRACE",
     "NeedsValuesError",
@@ -39,6 +41,9 @@ __all__ = [
     "note_lengths",
     "note_same",
 ]
+
+DOUBLE = Context(["cpu:double"])
+"""A context that computes in float64."""
 
 MOST_FIXED = 1 << 18
 """The most elements of an input on whose values shapes may depend. A graph is cached for each of its values."""

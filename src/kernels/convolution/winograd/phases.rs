@@ -1,5 +1,7 @@
-//! Phases of rows. A kernel whose rows are `dilation` apart reads rows of one phase of the source for each phase of
-//! rows of the target, so that each phase is a convolution without dilation. Planes are counted over phases and images.
+//! Phases of rows: every `dilation`-th row of an image, from the first, the second and so on.
+//!
+//! A kernel with dilated rows computes each phase of the target from one phase of the source, by a convolution without
+//! dilation. Planes are numbered over phases and images.
 
 use crate::kernels::convolution::geometry::Images;
 

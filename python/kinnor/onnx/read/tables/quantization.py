@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import functions as F
-from ....context import Context, context_scope
+from ....context import context_scope
 from ....rewrite.int8.levels import dynamic_parameters, rounded
-from ..values import OnnxError, Row, Value, note_lengths
+from ..values import DOUBLE, OnnxError, Row, Value, note_lengths
 from .arithmetic import matmul
 from .building import constant, expand, per_channel, reshape
 from .convolutions import convolved
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from ..values import Node
 
 __all__ = ["QUANTIZATION", "as_levels", "numbers"]
-
-_DOUBLE = Context(["cpu:double"])
-"""A context that computes in float64."""
 
 
 def _along(node: Node, i: int) -> Variable:
@@ -119,7 +116,7 @@ def _exactly(node: Node, build: Callable[[], Variable], terms: int) -> Variable:
     """Builds sums of products of levels, in float64 if float32 might round them."""
     if not node.value(1).known:
         note_lengths()
-    with context_scope(_DOUBLE) if terms > _EXACT_TERMS else nullcontext():
+    with context_scope(DOUBLE) if terms > _EXACT_TERMS else nullcontext():
         return build()
 
 
