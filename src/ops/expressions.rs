@@ -35,7 +35,7 @@ impl Sym {
     /// The same elements in another shape.
     pub fn reshape(self, shape: &[usize]) -> Self {
         let shape = shape.iter().map(|d| *d as i64).collect();
-        Self::apply(Reshape { shape, inplace: false }, &[self])
+        Self::apply(Reshape { shape, inplace: false, axes: Vec::new() }, &[self])
     }
 
     /// With permuted axes: axis `i` of the result is axis `axes[i]` of this.

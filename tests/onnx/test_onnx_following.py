@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from onnx_harness import equal
 
 import kinnor.onnx
 from kinnor.onnx.read.building import Builder
+from kinnor.onnx.read.following import Following
 
 RNG = np.random.default_rng(7)
 
@@ -237,3 +239,170 @@ def test_small_parts_are_joined_by_a_copy(width, follows, built):
         x, rows = (RNG.standard_normal(shape).astype(np.float32) for shape in ((n, k, width), (k, width)))
         equal(model(x, rows), np.concatenate([x[0], x[-1], rows]))
     assert (len(built) == 1) == follows
+
+
+def _free(kind, shapes, *constants, n_outputs=1, **attributes):
+    """A parameter of `test_functions_that_fit_all_lengths_are_not_built_again`.
+
+    Args:
+        kind: The operator.
+        shapes: Shapes of its first input.
+        constants: Its other inputs.
+        n_outputs: Number of its outputs.
+        attributes: Its attributes.
+    """
+    return pytest.param(kind, shapes, constants, n_outputs, attributes, id=f"{kind}-{len(constants)}-{attributes}")
+
+
+PLANES = [(1, 4, 5, 7), (2, 4, 9, 6), (3, 4, 6, 6), (1, 4, 8, 11)]
+ROWS = [(2, 7, 6), (3, 4, 6), (1, 9, 6), (5, 2, 6)]
+WEIGHT = RNG.standard_normal((4, 3, 2, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "constants", "n_outputs", "attributes"),
+    [
+        _free("Slice", ROWS, np.int64([1]), np.int64([1 << 62]), np.int64([-2])),
+        _free("Slice", ROWS, np.int64([-2, 0]), np.int64([9, 1]), np.int64([1, 2])),
+        _free("Slice", ROWS, np.int64([-1, 4]), np.int64([-(2**62), 0]), np.int64([1, 2]), np.int64([-1, -2])),
+        _free("Slice", ROWS, np.int64([-2]), np.int64([-1]), np.int64([1])),
+        _free("Reshape", ROWS, np.int64([0, -1, 2, 3])),
+        _free("Reshape", ROWS, np.int64([-1, 3])),
+        _free("Flatten", ROWS, axis=0),
+        _free("Flatten", ROWS, axis=1),
+        _free("Flatten", ROWS, axis=-1),
+        _free("Flatten", ROWS, axis=3),
+        _free("Unsqueeze", ROWS, np.int64([-1, 1])),
+        _free("Squeeze", [(2, 1, 5), (3, 1, 4), (1, 1, 1), (4, 1, 2)], np.int64([1])),
+        _free("Gather", ROWS, np.int64(-1), axis=1),
+        _free("Gather", ROWS, np.int64(0), axis=1),
+        _free("Split", ROWS, np.int64([1, 3, 2]), n_outputs=3, axis=2),
+        _free("Pad", ROWS, np.int64([0, 1, 2, 1, 2, 0]), np.float32(3)),
+        _free("Pad", ROWS, np.int64([0, 0, 1, 0, 0, 2]), mode="reflect"),
+        _free("PRelu", PLANES, RNG.standard_normal((4, 1, 1)).astype(np.float32)),
+        _free("ConvTranspose", PLANES, WEIGHT, strides=[2, 3], pads=[0, 1, 1, 0]),
+        _free("ConvTranspose", PLANES, WEIGHT, RNG.standard_normal(3).astype(np.float32), auto_pad="SAME_UPPER"),
+        _free("ConvTranspose", PLANES, WEIGHT, strides=[2, 2], output_padding=[1, 1], pads=[0, 0, 0, 1]),
+        _free("Conv", PLANES, WEIGHT.transpose(1, 0, 2, 3)[:, [0, 1, 2, 2]], auto_pad="SAME_LOWER"),
+    ],
+)
+def test_functions_that_fit_all_lengths_are_not_built_again(
+    kind, shapes, constants, n_outputs, attributes, monkeypatch
+):
+    """Nodes whose arguments are constants give what the reference gives, and moves do not build them again."""
+    names, outputs = [f"c{i}" for i in range(len(constants))], [f"y{i}" for i in range(n_outputs)]
+    nodes = [
+        helper.make_node("Abs", ["x"], ["z"]),
+        helper.make_node(kind, ["z", *names], [f"{name}_made" for name in outputs], **attributes),
+        *(helper.make_node("Neg", [f"{name}_made"], [name]) for name in outputs),
+    ]
+    inputs = [("x", TensorProto.FLOAT, len(shapes[0]))]
+    proto = model_of(nodes, inputs, outputs, dict(zip(names, constants, strict=True)))
+    session, model = ReferenceEvaluator(proto), kinnor.onnx.load(proto)
+    rebuilt = []
+    monkeypatch.setattr(Following, "_rebuild", lambda self, step, *_: rebuilt.append(step))
+    for shape in [*shapes, *shapes]:
+        x = RNG.standard_normal(shape).astype(np.float32)
+        found = model(x)
+        for y, wanted in zip(found if n_outputs > 1 else [found], session.run(None, {"x": x}), strict=True):
+            equal(y, wanted, 1e-5, 1e-5)
+    assert not rebuilt
+
+
+@pytest.mark.parametrize(
+    ("kind", "constants", "attributes"),
+    [
+        ("MaxPool", (), {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1}),
+        ("MaxPool", (), {"kernel_shape": [3, 3], "strides": [2, 3], "auto_pad": "SAME_UPPER"}),
+        ("AveragePool", (), {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_LOWER"}),
+        ("Conv", (WEIGHT.transpose(1, 0, 2, 3)[:, [0, 1, 2, 2]],), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
+        ("ConvTranspose", (WEIGHT,), {"strides": [2, 2], "output_shape": [12, 15]}),
+    ],
+)
+def test_padding_that_follows_from_lengths_is_found_again(kind, constants, attributes):
+    """Even and odd lengths need other padding. A model with a graph for one length gives what a new model gives."""
+    names = [f"c{i}" for i in range(len(constants))]
+    nodes = [helper.make_node("Abs", ["x"], ["z"]), helper.make_node(kind, ["z", *names], ["y"], **attributes)]
+    proto = model_of(nodes, [("x", TensorProto.FLOAT, 4)], ["y"], dict(zip(names, constants, strict=True)))
+    model = kinnor.onnx.load(proto)
+    for shape in [*PLANES, (1, 4, 6, 7), *PLANES]:
+        x = RNG.standard_normal(shape).astype(np.float32)
+        equal(model(x), kinnor.onnx.load(proto)(x), 1e-6, 1e-6)
+
+
+def test_split_of_another_length_is_an_error():
+    """The lengths of a split are constants: for an input of another length, nothing is left out silently."""
+    nodes = [helper.make_node("Split", ["x", "lengths"], ["a", "b"], axis=1)]
+    model = kinnor.onnx.load(model_of(nodes, [("x", TensorProto.FLOAT, 2)], "ab", {"lengths": np.int64([2, 3])}))
+    for rows, columns in ((1, 5), (2, 5), (2, 6), (3, 5), (3, 4)):
+        x = RNG.standard_normal((rows, columns)).astype(np.float32)
+        if columns == 5:
+            equal(model(x)[1], x[:, 2:])
+        else:
+            with pytest.raises(kinnor.onnx.OnnxError, match="add up to"):
+                model(x)
+
+
+def test_negative_padding_and_smaller_factors_fit_all_lengths(built):
+    """Padding that cuts off, and a product with a constant matrix on the left."""
+    matrix = RNG.standard_normal((2, 6)).astype(np.float32)
+    nodes = [
+        helper.make_node("Pad", ["x", "pads"], ["wide"]),
+        helper.make_node("MatMul", ["matrix", "wide"], ["y"]),
+    ]
+    constants = {"matrix": matrix, "pads": np.int64([0, 2, -1, 1, -3, 2])}
+    model = kinnor.onnx.load(model_of(nodes, [("x", TensorProto.FLOAT, 3)], ["y"], constants))
+    for shape in ((1, 7, 4), (3, 7, 2), (2, 7, 9)):
+        x = RNG.standard_normal(shape).astype(np.float32)
+        equal(model(x), matrix @ np.pad(x[:, :-3, 1:], [(0, 1), (2, 0), (0, 2)]), 1e-5, 1e-5)
+    assert len(built) == 1
+
+
+def test_slices_without_elements_are_built_anew():
+    """A slice that is empty for some lengths. What reads it gets a constant then."""
+    nodes = [
+        helper.make_node("Slice", ["x", "from", "to", "axis"], ["part"]),
+        helper.make_node("Concat", ["part", "x"], ["y"], axis=0),
+    ]
+    constants = {"from": np.int64([3]), "to": np.int64([1 << 40]), "axis": np.int64([0])}
+    model = kinnor.onnx.load(model_of(nodes, [("x", TensorProto.FLOAT, 2)], ["y"], constants))
+    for rows in (5, 4, 3, 7, 2, 6):
+        x = RNG.standard_normal((rows, 2)).astype(np.float32)
+        equal(model(x), np.concatenate([x[3:], x]))
+
+
+def test_inner_nodes_that_fit_all_lengths_do_not_free_their_loop():
+    """The body of a loop reads an outer value of another length, and has a slice that fits every length."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Slice", ["outer", "from", "to", "axis"], ["part"]),
+            helper.make_node("ReduceSum", ["part"], ["sum"], keepdims=0),
+            helper.make_node("Add", ["state", "sum"], ["next"]),
+            helper.make_node("Identity", ["going"], ["still"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("step", TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, []),
+        ],
+        [
+            helper.make_tensor_value_info("still", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("next", TensorProto.FLOAT, []),
+        ],
+    )
+    nodes = [
+        helper.make_node("Abs", ["x"], ["outer"]),
+        helper.make_node("Loop", ["times", "", "zero"], ["y"], body=body),
+    ]
+    constants = {
+        "times": np.int64(40),
+        "zero": np.float32(0),
+        "from": np.int64([1]),
+        "to": np.int64([1 << 40]),
+        "axis": np.int64([0]),
+    }
+    model = kinnor.onnx.load(model_of(nodes, [("x", TensorProto.FLOAT, 2)], ["y"], constants))
+    for rows in (5, 3, 8, 2):
+        x = RNG.standard_normal((rows, 2)).astype(np.float32)
+        equal(model(x), 40 * np.abs(x[1:]).sum(), 1e-5, 1e-5)

@@ -103,12 +103,15 @@ op! {
     ///     x: Input of any shape.
     ///     shape: The new shape. One length may be -1 and is then inferred from the others.
     ///     inplace: Share memory with `x`.
+    ///     axes: Empty, or one entry for each axis of the result: the axis of `x` whose length it has, also after `x`
+    ///         changes its shape, or -1 if `shape` says its length.
     ///
     /// Returns:
     ///     Array of shape `shape`.
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs.
+    ///     ArgumentError: If `axes` has another number of entries than `shape`, or names an axis that `x` does not have.
     ///
     /// Examples:
     /// ```text
@@ -121,16 +124,25 @@ op! {
     ///     >>> F.reshape(x, (-1,)).data
     ///     array([1., 2., 3., 4., 5., 6.])
     /// ```
-    Reshape = reshape(x; shape: Vec<i64>, inplace: bool = true)
+    Reshape = reshape(x; shape: Vec<i64>, inplace: bool = true, axes: Vec<i64> = Vec::new())
 }
 
 impl Compute for Reshape {
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
         let own = x.get(0);
-        let fail = || Error::shape("reshape", format!("{} elements for {:?}", own.size(), self.shape), [own]);
-        let known = self.shape.iter().filter(|d| **d != -1).try_fold(1_i64, |n, d| n.checked_mul(*d));
-        let known = known.ok_or_else(fail)?;
         let mut shape = self.shape.clone();
+        if !self.axes.is_empty() && self.axes.len() != shape.len() {
+            return Err(Error::argument("reshape", "axes", "one entry for each length", format!("{:?}", self.axes)));
+        }
+        for (length, axis) in shape.iter_mut().zip(&self.axes).filter(|(_, axis)| **axis != -1) {
+            let taken = usize::try_from(*axis).ok().and_then(|axis| own.get(axis));
+            let fail = || Error::argument("reshape", "axes", format!("axes of {own:?} or -1"), format!("{axis}"));
+            *length = *taken.ok_or_else(fail)? as i64;
+        }
+        let wanted = shape.clone();
+        let fail = || Error::shape("reshape", format!("{} elements for {wanted:?}", own.size()), [own]);
+        let known = shape.iter().filter(|d| **d != -1).try_fold(1_i64, |n, d| n.checked_mul(*d));
+        let known = known.ok_or_else(fail)?;
         let open: Vec<_> = (0..shape.len()).filter(|i| shape[*i] == -1).collect();
         match open[..] {
             [] => {}

@@ -65,6 +65,13 @@ ROWS: list[Row] = [
         for a, b in (((2, 3), (3, 2)), ((2, 3), (6,)), ((2, 3), (-1, 2)), ((), (1, 1)), ((0, 3), (3, 0)), ((1,), ()))
     ),
     Row("reshape", (sample(2, 3),), lambda x, shape, inplace: x.reshape(shape), {"shape": (3, 2), "inplace": False}),
+    Row(
+        "reshape",
+        (sample(2, 3, 4),),
+        lambda x, shape, axes: x.reshape(2, 1, 3, 4),
+        {"shape": (0, 1, -1, 4), "axes": (0, -1, -1, 2)},
+        shares=True,
+    ),
     *(
         Row("transpose", (sample(*a),), lambda x, axes: x.transpose(axes), {"axes": b})
         for a, b in (

@@ -28,6 +28,7 @@ from .values import (
     check_size,
     may_outgrow,
     note_lengths,
+    note_same,
 )
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class Builder:
         if not is_whole:
             for node in nodes:
                 self._add(node, values, versions)
+            note_same(None)  # what an inner node noted does not hold for the outer one
             return
         values.update(self._shared.values)
         for at, node in enumerate(each(nodes, "build ONNX") if not start else nodes, start):

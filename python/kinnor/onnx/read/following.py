@@ -16,7 +16,7 @@ from ... import functions as F
 from ..._core import Error, Variable, set_up_all
 from ...rewrite.patterns import is_a
 from . import reading
-from .values import TRACE, NeedsValuesError, OnnxError, Trace, Value
+from .values import TRACE, NeedsValuesError, OnnxError, Trace, Value, always
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -256,7 +256,8 @@ class Following:
         outputs = [values[name].variable for _, name in step.outputs if not values[name].known]
         if len(outputs) == 1 and is_a(f := outputs[0].parent, "Reshape") and f.inputs[0].parent is not None:
             if outputs[0] not in kept and not f.info.args["inplace"]:
-                outputs[0].rewire_on(F.reshape(f.inputs[0], outputs[0].shape))
+                args = f.info.args
+                outputs[0].rewire_on(F.reshape(f.inputs[0], args["shape"], axes=args["axes"]))
             if values[step.read[0]]._variable == f.inputs[0]:
                 return
         order = _between(outputs, _variables(values, step.read))
@@ -299,14 +300,18 @@ class Following:
                 old.variable.reset_shape(given[name].shape, True)
         since = set_up_all([value.variable for value in self._inputs.values() if value is not None])
         ends = set(kept)
+        free: list[_Step] = []
         trace = Trace()
         token = TRACE.set(trace)
         try:
             with builder.repeating():
                 for step in self._steps:
-                    if self._has_changed(step, changed, since):
+                    if step.is_same is always and changed.isdisjoint(step.read):
+                        free.append(step)
+                    elif self._has_changed(step, changed, since):
                         trace.is_same, trace.is_in_place = None, step.is_computed and folding is not None
-                        trace.is_in_place &= not any(values[name]._variable in ends for _, name in step.outputs)
+                        if trace.is_in_place:
+                            trace.is_in_place = not any(values[name]._variable in ends for _, name in step.outputs)
                         self._rebuild(step, builder, changed)
                         step.is_same = trace.is_same
                         self._fold(step, folding, ends)
@@ -317,6 +322,9 @@ class Following:
         finally:
             TRACE.reset(token)
         set_up_all(kept)
+        for step in free:
+            if any(0 in values[name].variable.shape for _, name in step.outputs if not values[name].known):
+                raise OnnxError("expected arrays with elements, got one without")  # nodes may differ for it
         self._let_go()
         return {name: value for name, value in values.items() if value.has_lengths}
 
@@ -358,7 +366,12 @@ class Following:
         else:
             node.inputs = [values[name] if name else None for name in step.inputs]
         made = step.fold(node) if step.fold is not None else None
-        made = [Value(made)] if isinstance(made, np.ndarray) and made.dtype.kind != "O" else builder.made(node)
+        if isinstance(made, (np.ndarray, np.generic)) and made.dtype.kind != "O":
+            made = [Value(np.asarray(made))]
+        elif type(made) is Value:
+            made = [made]
+        else:
+            made = builder.made(node)
         if node.run is not None:
             step.node = None  # its inner graphs read other values in each turn
         taken: set[Variable] = set()

@@ -33,11 +33,13 @@ __all__ = [
     "Row",
     "Trace",
     "Value",
+    "always",
     "cast",
     "check_computed",
     "check_size",
     "check_whole",
     "may_outgrow",
+    "note_free",
     "note_lengths",
     "note_same",
 ]
@@ -186,15 +188,30 @@ def note_lengths() -> None:
         trace.has_lengths = True
 
 
-def note_same(is_same: Callable[[Sequence[Value | None]], bool]) -> None:
+def note_same(is_same: Callable[[Sequence[Value | None]], bool] | None) -> None:
     """Notes that the current node makes the same functions of certain inputs of other lengths.
 
     Args:
-        is_same: True for such inputs.
+        is_same: Returns True for such inputs, after it has stored what follows from them in constants that the node
+            has made. None if there are none.
     """
     trace = TRACE.get()
     if trace is not None:
         trace.is_same = is_same
+
+
+def always(inputs: Sequence[Value | None]) -> bool:
+    """True: the functions of a node fit inputs of all lengths, as long as its constants stay the same.
+
+    Args:
+        inputs: The inputs of the node.
+    """
+    return True
+
+
+def note_free() -> None:
+    """Notes that the functions of the current node fit inputs of all lengths, unless its constants change."""
+    note_same(always)
 
 
 class Value:
@@ -422,6 +439,15 @@ class Node:
             raise OnnxError(f"{self.proto.op_type}: expected input {i}, got none")
         return found
 
+    def is_fixed(self, *places: int) -> bool:
+        """True if inputs are constants that do not follow from lengths, or missing.
+
+        Args:
+            places: Indices of the inputs; by default all but the first.
+        """
+        chosen = [self.inputs[i] for i in places if i < len(self.inputs)] if places else self.inputs[1:]
+        return all(value is None or (value.known and not value.has_lengths) for value in chosen)
+
     def x(self, i: int = 0) -> Variable:
         """An input as a variable.
 
@@ -445,6 +471,10 @@ class Node:
             i: Index of the input.
         """
         held = self.value(i)
+        if type(held) is Value and held._array is not None:
+            if held.has_lengths:
+                note_lengths()
+            return held._array
         if held.is_computed:  # all inputs of the node are computed together
             COMPUTES.get()([value for value in self.inputs if value is not None and value.is_computed])
         return held.static()
@@ -473,7 +503,11 @@ class Node:
         if name and name in self.attributes:
             found = self.attributes[name]
             return [int(k) for k in (found if isinstance(found, list) else [found])]
-        return list(map(int, self.static(i).ravel().tolist())) if self.has(i) else None
+        if not self.has(i):
+            return None
+        array = self.static(i)
+        found = array.ravel().tolist()
+        return found if array.dtype.kind in "iu" else list(map(int, found))
 
     def get(self, name: str, default: Any = None) -> Any:
         """An attribute.

@@ -11,7 +11,8 @@ from .... import functions as F
 from ...._core import Variable
 from ....rewrite.int8.levels import rounded
 from ..containers import Absent, Items
-from ..values import Row, note_lengths
+from ..tensors import dtype_of
+from ..values import Row, Value, note_free, note_lengths
 from .building import binary, expand, folded, many, per_channel, reshape, unary
 
 if TYPE_CHECKING:
@@ -119,6 +120,8 @@ def _prelu(node: Node) -> Variable:
         slope = per_channel(slope, 1, x.ndim)
     if slope.size != 1:
         note_lengths()  # the lengths decide which function it is
+        if not node.value(1).is_computed and not node.value(1).has_lengths:
+            note_free()  # the function refuses the lengths for which it would be another
     wide = [axis - slope.ndim for axis, length in enumerate(slope.shape) if length != 1]
     if x.ndim and (not wide or (len(wide) == 1 and slope.size == x.shape[wide[0]])):
         return F.prelu(x, reshape(slope, (slope.size,)), x.ndim + wide[0] if wide else 0)
@@ -152,15 +155,16 @@ def _is_inf(node: Node) -> Variable:
 
 def _where(node: Node) -> Any:
     """Builds `Where`."""
-    from ..values import Value
-
-    shape = np.broadcast_shapes(*(node.value(i).shape for i in range(3)))
+    shapes = [node.value(i).shape for i in range(3)]
+    shape = np.broadcast_shapes(*shapes)
     number = next((i for i in (1, 2) if node.value(i).known and node.value(i).static().size == 1), None)
     if number is None or not shape:
         y = F.where(expand(node.x(0), shape), expand(node.x(1), shape), expand(node.x(2), shape))
     else:  # without an array of equal numbers
         condition = node.x(0) if number == 1 else F.logical_not(node.x(0))
         condition = reshape(condition, (1,) * (len(shape) - condition.ndim) + tuple(condition.shape))
+        if shapes[0] and len(shapes[0]) == len(shape) == len(shapes[3 - number]) and shapes[3 - number] == shape:
+            note_free()
         y = F.bool_fill(expand(node.x(3 - number), shape), condition, float(node.static(number).item()))
     sources = frozenset[str]().union(*(node.value(i).sources for i in range(3)))
     return Value(y, node.value(1).dtype, sources=sources)
@@ -180,9 +184,6 @@ def _halved(x: Variable) -> Variable:
 
 def _cast(node: Node) -> Any:
     """Builds `Cast` and `CastLike`."""
-    from ..tensors import dtype_of
-    from ..values import Value
-
     target = node.value(1).dtype if node.proto.op_type == "CastLike" else dtype_of(node.get("to"))
     if target.kind not in "biuf":
         raise node.unsupported(f"expected a number type of NumPy, got {target}")
@@ -224,6 +225,17 @@ def matmul(a: Variable, b: Variable) -> Variable:
     if a.ndim != b.ndim or not a.size:
         note_lengths()
     return a @ b
+
+
+def _matmul(node: Node) -> Variable:
+    """Builds `MatMul`."""
+    a, b = node.value(0), node.value(1)
+    y = matmul(a.variable, b.variable)
+    if min(len(a.shape), len(b.shape)) > 1:
+        less = a if len(a.shape) < len(b.shape) else b
+        if not less.is_computed and not less.has_lengths:  # what gets more axes has a shape that stays
+            note_free()
+    return y
 
 
 def gemm(node: Node) -> Variable:
@@ -385,10 +397,10 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "LessOrEqual"): binary(F.less_equal, np.less_equal, np.bool_),
     ("", "Log"): unary(F.log),
     ("", "LogSoftmax"): _softmax(F.log_softmax),
-    ("", "MatMul"): Row(lambda node: matmul(node.x(0), node.x(1)), is_free=True),
-    ("", "Max"): many(F.maximum2),
+    ("", "MatMul"): Row(_matmul, is_free=True),
+    ("", "Max"): many(F.maximum2, np.maximum),
     ("", "Mean"): Row(_mean, is_free=True),
-    ("", "Min"): many(F.minimum2),
+    ("", "Min"): many(F.minimum2, np.minimum),
     ("", "Mish"): unary(F.mish),
     ("", "Mod"): Row(_mod, lambda node: (np.fmod if node.get("fmod", 0) else np.mod)(node.static(0), node.static(1))),
     ("", "Mul"): binary(F.mul2, np.multiply),
@@ -417,7 +429,7 @@ ARITHMETIC: dict[tuple[str, str], Row] = {
     ("", "Softsign"): unary(F.softsign),
     ("", "Sqrt"): Row(_sqrt, is_free=True),
     ("", "Sub"): binary(F.sub2, np.subtract),
-    ("", "Sum"): many(F.add2),
+    ("", "Sum"): many(F.add2, np.add),
     ("", "Swish"): Row(lambda node: node.x() * F.sigmoid(node.x() * node.get("alpha", 1.0)), is_free=True),
     ("", "Tan"): unary(F.tan),
     ("", "Tanh"): unary(F.tanh),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .... import functions as F
+from ...._core import Variable
+from ...._core import functions as core
 from ..values import Node, Row, note_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from ...._core import Variable
 
 __all__ = ["binary", "constant", "expand", "folded", "many", "per_channel", "reshape", "unary"]
 
@@ -27,6 +28,21 @@ def reshape(x: Variable, shape: Sequence[int]) -> Variable:
     return x if tuple(x.shape) == tuple(shape) else F.reshape(x, tuple(shape), inplace=False)
 
 
+def sliced(
+    x: Variable, start: Sequence[int | None], stop: Sequence[int | None], step: Sequence[int | None] | None = None
+) -> Variable:
+    """A slice of a variable, by `F.slice` without its look at other kinds of arguments.
+
+    Args:
+        x: The variable.
+        start: The first position along each axis; None is the start.
+        stop: The position along each axis to stop before; None is the end.
+        step: The step along each axis; by default 1.
+    """
+    y: Variable = core.slice(x, start, stop, step)
+    return y
+
+
 def constant(number: float, dtype: Any = np.float32) -> Variable:
     """A variable with one number, of shape ().
 
@@ -34,8 +50,6 @@ def constant(number: float, dtype: Any = np.float32) -> Variable:
         number: The number.
         dtype: Its type.
     """
-    from ...._core import Variable
-
     return Variable.from_numpy_array(np.asarray(number, dtype))
 
 
@@ -99,11 +113,12 @@ def binary(function: Callable[..., Variable], fold: Callable[..., Any] | None = 
     return Row(build, folded(fold), dtype, is_free=True)
 
 
-def many(function: Callable[..., Variable]) -> Row:
+def many(function: Callable[..., Variable], fold: Callable[..., Any]) -> Row:
     """A row for a function of two inputs, applied to any number of inputs from left to right.
 
     Args:
         function: The function.
+        fold: The same function in NumPy.
     """
 
     def build(node: Node) -> Variable:
@@ -113,7 +128,7 @@ def many(function: Callable[..., Variable]) -> Row:
             y = function(y, node.x(i))
         return F.identity(y) if len(node.inputs) == 1 else y
 
-    return Row(build, is_free=True)
+    return Row(build, folded(lambda *arrays: reduce(fold, arrays)), is_free=True)
 
 
 def folded(fold: Callable[..., Any] | None) -> Callable[[Node], Any] | None:

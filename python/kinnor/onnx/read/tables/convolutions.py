@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +11,11 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ...._python_functions.detection import resampled
-from ..values import OnnxError, Row, note_lengths
-from .building import per_channel
+from ..values import OnnxError, Row, note_free, note_lengths, note_same
+from .building import per_channel, sliced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..values import Node
 
@@ -23,23 +23,46 @@ __all__ = ["CONVOLUTIONS", "averaged", "convolved", "maximal"]
 
 
 def _pads(
-    node: Node, lengths: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> Any:
+    attributes: Mapping[str, Any],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    lengths: Sequence[int],
+) -> list[tuple[int, int]]:
     """The padding before and after each spatial axis, from the attributes `pads` or `auto_pad`."""
     n = len(kernel)
-    auto = node.get("auto_pad", "NOTSET")
+    auto = attributes.get("auto_pad", "NOTSET")
     if auto in ("NOTSET", ""):
-        given = node.get("pads") or [0] * (2 * n)
+        given = attributes.get("pads") or [0] * (2 * n)
         return list(zip(given[:n], given[n:], strict=True))
     if auto == "VALID":
         return [(0, 0)] * n
-    note_lengths()
     found = []
     for length, k, s, d in zip(lengths, kernel, strides, dilations, strict=True):
         whole = max((-(-length // s) - 1) * s + (k - 1) * d + 1 - length, 0)
         less = whole // 2
         found.append((less, whole - less) if auto == "SAME_UPPER" else (whole - less, less))
     return found
+
+
+def _noted(node: Node, lengths: Sequence[int], find: Callable[[Sequence[int]], Any]) -> Any:
+    """Returns what follows from the spatial lengths of the first input, and notes that it does.
+
+    Args:
+        node: The node.
+        lengths: The lengths.
+        find: Finds it for other lengths too.
+    """
+    found = find(lengths)
+    if not node.domain:  # the axes are in ONNX's order
+        note_same(lambda inputs: inputs[0] is not None and find(inputs[0].shape[2:]) == found)
+    note_lengths()
+    return found
+
+
+def _follows(attributes: Mapping[str, Any], strides: Sequence[int]) -> bool:
+    """True if the padding follows from lengths."""
+    return attributes.get("auto_pad", "").startswith("SAME") and any(s != 1 for s in strides)
 
 
 def _framed(x: Variable, pads: Any, number: float = 0.0) -> Variable:
@@ -58,7 +81,9 @@ def convolved(node: Node, x: Variable, w: Variable, bias: Variable | None) -> Va
     """
     n = w.ndim - 2
     strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
-    pads = _pads(node, x.shape[2:], w.shape[2:], strides, dilations)
+    find = partial(_pads, node.attributes, w.shape[2:], strides, dilations)
+    lengths = x.shape[2:]
+    pads = _noted(node, lengths, find) if _follows(node.attributes, strides) else find(lengths)
     if any(low != high for low, high in pads):
         x, pads = _framed(x, pads), [(0, 0)] * n
     return F.convolution(
@@ -93,42 +118,52 @@ def _conv_transpose(node: Node) -> Variable:
         given = node.get("pads") or [0] * (2 * n)
         pads = list(zip(given[:n], given[n:], strict=True))
     y = F.deconvolution(x, w, node.optional(2), stride=strides, dilation=dilations, group=node.get("group", 1))
-    ends = [have - high for have, (_, high) in zip(whole, pads, strict=True)]
-    if any(end + o > have for end, o, have in zip(ends, more, whole, strict=True)) or any(
-        p < 0 for q in pads for p in q
-    ):
-        frame = [
-            (max(-low, 0), max(end + o - have, 0))
-            for (low, _), end, o, have in zip(pads, ends, more, whole, strict=True)
-        ]
+    left = [high - o for (_, high), o in zip(pads, more, strict=True)]
+    frame: list[tuple[int, int]] = []
+    if any(n < 0 for n in left) or any(p < 0 for q in pads for p in q):
+        frame = [(max(-low, 0), max(-n, 0)) for (low, _), n in zip(pads, left, strict=True)]
         y = F.deconvolution(x, w, stride=strides, dilation=dilations, group=node.get("group", 1))
         y = _framed(y, frame)
         y = y if not node.has(2) else y + per_channel(node.x(2), 1, y.ndim)
         pads = [(low + before, high) for (low, high), (before, _) in zip(pads, frame, strict=True)]
-        ends = [end + before for end, (before, _) in zip(ends, frame, strict=True)]
-    stops = [end + o for end, o in zip(ends, more, strict=True)]
-    starts = [low for low, _ in pads]
-    if not any(starts) and stops == list(y.shape[2:]):
+    starts, stops = [low for low, _ in pads], [-n if n > 0 else None for n in left]
+    is_free = node.get("output_shape") is None and not (
+        node.value(1).is_computed or (node.has(2) and node.value(2).is_computed)
+    )
+    if not is_free or frame or any(starts) or any(stops):
+        note_lengths()
+    if is_free:  # what is cut off does not depend on lengths
+        note_free()
+    if not any(starts) and not any(stops):
         return y
-    return F.slice(y, [0, 0, *starts], [*y.shape[:2], *stops], [1] * y.ndim)
+    return sliced(y, [0, 0, *starts], [None, None, *stops])
 
 
 def _pool_setup(node: Node, x: Variable) -> Any:
     """The padding, the extra padding at the end for `ceil_mode`, the kernel and the strides of a pooling node."""
-    kernel = node.get("kernel_shape")
-    n = len(kernel)
-    strides, dilations = node.get("strides") or [1] * n, node.get("dilations") or [1] * n
-    pads = _pads(node, x.shape[2:], kernel, strides, dilations)
-    extra = [0] * n
-    if node.get("ceil_mode", 0):
-        note_lengths()
+    attributes, kernel, lengths = node.attributes, node.get("kernel_shape"), x.shape[2:]
+    strides = node.get("strides") or [1] * len(kernel)
+    find = partial(_pool_pads, attributes, kernel, strides)
+    follows = bool(node.get("ceil_mode", 0)) or _follows(attributes, strides)
+    pads, extra = _noted(node, lengths, find) if follows else find(lengths)
+    return pads, extra, kernel, strides
+
+
+def _pool_pads(
+    attributes: Mapping[str, Any], kernel: Sequence[int], strides: Sequence[int], lengths: Sequence[int]
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """The padding of a pooling node, and the extra padding at the end of each axis for `ceil_mode`."""
+    dilations = attributes.get("dilations") or [1] * len(kernel)
+    pads = _pads(attributes, kernel, strides, dilations, lengths)
+    extra = [0] * len(kernel)
+    if attributes.get("ceil_mode", 0):
         for k, (length, size, s, d, (low, high)) in enumerate(
-            zip(x.shape[2:], kernel, strides, dilations, pads, strict=True)
+            zip(lengths, kernel, strides, dilations, pads, strict=True)
         ):
             span = length + low + high - (size - 1) * d - 1
             if -(-span // s) * s < length + low:
                 extra[k] = max(-(-span // s) * s - span, 0)
-    return pads, extra, kernel, strides
+    return pads, extra
 
 
 def _dilated(node: Node) -> list[int] | None:
@@ -164,6 +199,7 @@ def maximal(node: Node, x: Variable) -> Any:
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     if (dilations := _dilated(node)) is not None:
         note_lengths()
+        note_same(None)
         return reduce(F.maximum2, _windows(_framed(x, ends, -np.inf), kernel, strides, dilations))
     if all(low == high < size for (low, high), size in zip(ends, kernel, strict=True)):
         return F.max_pooling(x, kernel, strides, pad=[low for low, _ in ends])
@@ -184,6 +220,7 @@ def averaged(node: Node, x: Variable) -> Variable:
     if not np.any(ends) and dilations is None:
         return F.average_pooling(x, kernel, strides)
     note_lengths()
+    note_same(None)
 
     def summed(x: Variable) -> Variable:
         """The sums over all windows."""
@@ -210,6 +247,7 @@ def _lp_pool(node: Node) -> Variable:
     ends = [(low, high + more) for (low, high), more in zip(pads, extra, strict=True)]
     p = float(node.get("p", 2))
     powers = _framed(F.pow_scalar(F.abs(x), p), ends)
+    note_same(None)
     if (dilations := _dilated(node)) is not None:
         return F.pow_scalar(reduce(F.add2, _windows(powers, kernel, strides, dilations)), 1.0 / p)
     return F.pow_scalar(F.sum_pooling(powers, kernel, strides), 1.0 / p)
@@ -369,7 +407,7 @@ def _along(x: Variable, matrix: Any, axis: int, mode: str) -> Variable:
 CONVOLUTIONS: dict[tuple[str, str], Row] = {
     ("", "AveragePool"): Row(lambda node: averaged(node, node.x()), is_free=True),
     ("", "Conv"): Row(lambda node: convolved(node, node.x(0), node.x(1), node.optional(2)), is_free=True),
-    ("", "ConvTranspose"): Row(_conv_transpose),
+    ("", "ConvTranspose"): Row(_conv_transpose, is_free=True),
     ("", "GlobalAveragePool"): _over_space(F.mean),
     ("", "GlobalMaxPool"): _over_space(F.max),
     ("", "LpPool"): Row(_lp_pool),

@@ -291,6 +291,15 @@ def _level_weights(node: Node) -> list[Variable | None]:
     return [None if array is None else Variable.from_numpy_array(np.ascontiguousarray(array)) for array in held]
 
 
+def _renewed(lengths: Variable, inputs: Sequence[Value | None]) -> bool:
+    """Stores the number of steps of another first input as lengths of sequences. True if it has as many sequences."""
+    x = inputs[0]
+    if x is None or x.shape[1:2] != lengths.shape:
+        return False
+    lengths.d = np.full(lengths.shape, x.shape[0])
+    return True
+
+
 def _quantized_lstm(node: Node) -> list[Value]:
     """Builds `DynamicQuantizeLSTM`."""
     length, batch, _ = node.value(0).shape
@@ -299,7 +308,9 @@ def _quantized_lstm(node: Node) -> list[Value]:
     is_constant = all(value is None or value.known for value in (*node.inputs[1:4], *node.inputs[7:]))
     make = partial(_level_weights, node)
     weight, zero, scale, bias, peephole = node.once("weights", make) if is_constant else make()
-    lengths = node.x(4) if node.has(4) else Value(np.full(batch, length)).variable
+    lengths = node.x(4) if node.has(4) else Variable.from_numpy_array(np.full(batch, length))
+    if is_constant and not node.has(4):
+        note_same(partial(_renewed, lengths))
     h, c = (node.x(i) if node.has(i) else Value(np.zeros((n, batch, size), np.float32)).variable for i in (5, 6))
     is_reverse = node.get("direction", "forward") == "reverse"
     function: Any = F.quantized_lstm

@@ -169,6 +169,18 @@ def _top_k(node: Node) -> list[Value]:
     return made
 
 
+def _fold_top_k(node: Node) -> list[Any]:
+    """Computes `TopK` by NumPy: equal elements in the order of their places."""
+    x, axis = node.static(0), node.get("axis", -1)
+    k, n = node.get("k") if node.version < 10 else int(node.static(1).ravel()[0]), x.shape[axis]
+    if node.get("largest", 1):
+        order = n - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    order = np.take(order, range(min(k, n)), axis)
+    return [np.take_along_axis(x, order, axis), order]
+
+
 def _cumulative(function: Callable[..., Variable]) -> Row:
     """A row for a cumulative sum or product."""
 
@@ -197,6 +209,6 @@ REDUCTIONS: dict[tuple[str, str], Row] = {
     ("", "ReduceProd"): _reduction(F.prod, fold=np.prod),
     ("", "ReduceSum"): _reduction(_sum, fold=np.sum),
     ("", "ReduceSumSquare"): _reduction(_sum, lambda x: x * x),
-    ("", "TopK"): Row(_top_k),
+    ("", "TopK"): Row(_top_k, _fold_top_k),
 }
 """One row for each operator."""

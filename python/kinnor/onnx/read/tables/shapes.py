@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from .... import functions as F
 from ...._core import Variable
 from ..array_function import computed_by_arrays
-from ..values import TRACE, OnnxError, Row, Value, check_size, note_lengths
-from .building import expand, reshape
+from ..tensors import dtype_of
+from ..values import TRACE, OnnxError, Row, Value, check_size, note_free, note_lengths, note_same
+from .building import expand, reshape, sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,50 +25,59 @@ if TYPE_CHECKING:
 __all__ = ["SHAPES"]
 
 
-def _target(node: Node) -> list[int]:
-    """The output shape of `Reshape`."""
+_REST = -2
+"""Stands for a length that follows from the number of elements, where others are axes of the input, or -1 if fixed."""
+
+
+def _target(node: Node) -> tuple[list[int], list[int] | None]:
+    """The output shape of `Reshape`, and where its lengths come from."""
     wanted = node.ints(1, "shape")
     if wanted is None:
         raise OnnxError("Reshape: expected a shape, got none")
     shape = node.value(0).shape
-    if not node.get("allowzero", 0):
+    size, axes = math.prod(shape), [-1] * len(wanted)
+    if 0 in wanted and not node.get("allowzero", 0):
+        axes = [k if length == 0 else -1 for k, length in enumerate(wanted)]
         wanted = [shape[k] if length == 0 else length for k, length in enumerate(wanted)]
     if -1 in wanted:
+        at = wanted.index(-1)
         rest = math.prod(length for length in wanted if length != -1)
-        wanted[wanted.index(-1)] = math.prod(shape) // rest if rest else 0
-    if math.prod(wanted) != math.prod(shape):
-        raise OnnxError(f"Reshape: expected {math.prod(shape)} elements, got shape {wanted}")
-    return wanted
+        wanted[at], axes[at] = size // rest if rest else 0, _REST
+    if math.prod(wanted) != size:
+        raise OnnxError(f"Reshape: expected {size} elements, got shape {wanted}")
+    return wanted, axes
 
 
-def _flattened(node: Node) -> list[int]:
-    """The output shape of `Flatten`."""
-    shape = node.value(0).shape
-    axis = node.get("axis", 1)
-    axis = axis + len(shape) if axis < 0 else axis
-    return [math.prod(shape[:axis]), math.prod(shape[axis:])]
+def _flattened(node: Node) -> tuple[list[int], list[int] | None]:
+    """The output shape of `Flatten`, and where its lengths come from."""
+    shape, axis = node.value(0).shape, node.get("axis", 1)
+    axis, n = axis + len(shape) if axis < 0 else axis, len(shape)
+    axes = {0: [-1, _REST], 1: [0, _REST], n - 1: [_REST, axis], n: [_REST, -1]}.get(axis)
+    return [math.prod(shape[:axis]), math.prod(shape[axis:])], axes
 
 
-def _squeezed(node: Node) -> list[int]:
-    """The output shape of `Squeeze`."""
+def _squeezed(node: Node) -> tuple[list[int], list[int] | None]:
+    """The output shape of `Squeeze`, and where its lengths come from."""
     shape = node.value(0).shape
     axes = node.ints(1, "axes")
     if not axes:
-        return [length for length in shape if length != 1]
+        return [length for length in shape if length != 1], None
     gone = {axis % len(shape) for axis in axes}
     if any(shape[axis] != 1 for axis in gone):
         raise OnnxError(f"Squeeze: expected axes of length one, got {axes} of {shape}")
-    return [length for axis, length in enumerate(shape) if axis not in gone]
+    left = [axis for axis in range(len(shape)) if axis not in gone]
+    return [shape[axis] for axis in left], left
 
 
-def _unsqueezed(node: Node) -> list[int]:
-    """The output shape of `Unsqueeze`."""
-    shape = list(node.value(0).shape)
-    axes = node.ints(1, "axes") or []
+def _unsqueezed(node: Node) -> tuple[list[int], list[int] | None]:
+    """The output shape of `Unsqueeze`, and where its lengths come from."""
+    shape, axes = list(node.value(0).shape), node.ints(1, "axes") or []
+    from_axes = list(range(len(shape)))
     ndim = len(shape) + len(axes)
     for axis in sorted(axis % ndim for axis in axes):
         shape.insert(axis, 1)
-    return shape
+        from_axes.insert(axis, -1)
+    return shape, from_axes
 
 
 def _expanded(node: Node) -> list[int]:
@@ -74,16 +85,38 @@ def _expanded(node: Node) -> list[int]:
     return list(np.broadcast_shapes(node.value(0).shape, tuple(node.ints(1) or [])))
 
 
-def _reshaping(shape: Any) -> Row:
-    """A row for a reshape. `shape` is a function from the node to the output shape."""
+def _reshaping(target: Callable[[Node], tuple[list[int], list[int] | None]]) -> Row:
+    """A row for a reshape.
+
+    Args:
+        target: Returns the output shape of a node and, for each length, the axis of the input that it is the length
+            of, -1 if it is fixed, or `_REST`. None instead of these if the lengths of the input decide on them.
+    """
 
     def build(node: Node) -> Variable:
         """Builds the reshape."""
         x, trace = node.x(), TRACE.get()
+        shape, axes = target(node)
         is_in_place = trace is not None and trace.is_in_place and x.parent is not None
-        return F.reshape(x, tuple(shape(node)), inplace=is_in_place)
+        if trace is None or axes is None or 0 in shape or not node.is_fixed():
+            return F.reshape(x, tuple(shape), inplace=is_in_place)
+        return _free_reshape(x, shape, axes, is_in_place)
 
-    return Row(build, lambda node: np.reshape(node.static(0), shape(node)))
+    return Row(build, lambda node: np.reshape(node.static(0), target(node)[0]))
+
+
+def _free_reshape(x: Variable, shape: Sequence[int], axes: Sequence[int], is_in_place: bool = False) -> Variable:
+    """A reshape that fits an input of other lengths.
+
+    Args:
+        x: The input.
+        shape: The output shape.
+        axes: For each length, the axis of the input that it is the length of, -1 if it is fixed, or `_REST`.
+        is_in_place: Whether it shares memory with the input.
+    """
+    note_free()
+    wanted = [-1 if axis == _REST else length for length, axis in zip(shape, axes, strict=True)]
+    return F.reshape(x, wanted, inplace=is_in_place, axes=[max(axis, -1) for axis in axes])
 
 
 def _axes(node: Node) -> list[int]:
@@ -132,16 +165,35 @@ def _slices(node: Node) -> tuple[slice, ...]:
     return tuple(found)
 
 
+def _given_slices(node: Node) -> tuple[slice, ...]:
+    """The Python slices of `Slice`, one for each axis, which fit inputs of all lengths."""
+    starts, ends = node.ints(1, "starts") or [], node.ints(2, "ends") or []
+    found = [slice(None, None, 1)] * len(node.value(0).shape)
+    axes = node.ints(3, "axes") if node.has(3) or "axes" in node.attributes else None
+    steps = (node.ints(4) if node.has(4) else None) or [1] * len(starts)
+    for axis, *given in zip(axes if axes is not None else range(len(starts)), starts, ends, steps, strict=False):
+        found[axis] = slice(*given)
+    return tuple(found)
+
+
+def _lengths_of(slices: Sequence[slice], shape: Sequence[int]) -> list[int]:
+    """The lengths of an array of a shape after slicing."""
+    return [len(range(*s.indices(n))) for s, n in zip(slices, shape, strict=True)]
+
+
 def _slice(node: Node) -> Any:
     """Builds `Slice`."""
     found = _slices(node)
     x = node.value(0)
-    lengths = [len(range(*s.indices(n))) for s, n in zip(found, x.shape, strict=True)]
+    lengths = _lengths_of(found, x.shape)
     if 0 in lengths:
         return Value(np.zeros(lengths, x.dtype))
     if tuple(lengths) == x.shape and all(s.step == 1 for s in found):
         return F.reshape(x.variable, x.shape, inplace=False)  # the graph drops it
-    return F.slice(x.variable, [s.start for s in found], [s.stop for s in found], [s.step for s in found])
+    if TRACE.get() is not None and node.is_fixed() and _lengths_of(given := _given_slices(node), x.shape) == lengths:
+        note_free()
+        found = given
+    return sliced(x.variable, [s.start for s in found], [s.stop for s in found], [s.step for s in found])
 
 
 def _split_lengths(node: Node) -> tuple[int, list[int]]:
@@ -158,15 +210,23 @@ def _split_lengths(node: Node) -> tuple[int, list[int]]:
     return axis % len(node.value(0).shape), given
 
 
+def _has_length(axis: int, length: int, inputs: Sequence[Value | None]) -> bool:
+    """True if an axis of the first input has a length."""
+    return inputs[0] is not None and inputs[0].shape[axis] == length
+
+
 def _split(node: Node) -> list[Any]:
     """Builds `Split`."""
     axis, lengths = _split_lengths(node)
     x, made, at = node.x(), [], 0
+    if node.is_fixed() and all(lengths):
+        note_same(partial(_has_length, axis, x.shape[axis]))
     for length in lengths:
-        start, stop = [0] * x.ndim, list(x.shape)
+        start: list[int | None] = [0] * x.ndim
+        stop: list[int | None] = [None] * x.ndim
         start[axis], stop[axis] = at, at + length
         shape = [length if k == axis else n for k, n in enumerate(x.shape)]
-        made.append(F.slice(x, start, stop, [1] * x.ndim) if length else np.zeros(shape, node.value(0).dtype))
+        made.append(sliced(x, start, stop) if length else np.zeros(shape, node.value(0).dtype))
         at += length
     return made
 
@@ -182,14 +242,16 @@ def _gather(node: Node) -> Variable:
     x, axis = node.x(0), node.get("axis", 0)
     if not node.value(1).known:
         return F.gather(x, node.x(1), axis=axis)
-    if node.static(1).ndim == 0:
+    if not node.value(1).shape:
         note_lengths()
-        index = int(node.static(1))
-        index += x.shape[axis] if index < 0 else 0
-        start, stop = [0] * x.ndim, list(x.shape)
-        start[axis], stop[axis] = index, index + 1
-        part = F.slice(x, start, stop, [1] * x.ndim)
-        return reshape(part, [n for k, n in enumerate(x.shape) if k != axis % x.ndim])
+        index, axis = int(node.static(1)), axis % x.ndim
+        start: list[int | None] = [0] * x.ndim
+        stop: list[int | None] = [None] * x.ndim
+        start[axis], stop[axis] = index, index + 1 if index != -1 else None
+        part, left = sliced(x, start, stop), [k for k in range(x.ndim) if k != axis]
+        if TRACE.get() is not None and node.is_fixed():
+            return _free_reshape(part, [part.shape[k] for k in left], left)
+        return reshape(part, [part.shape[k] for k in left])
     return F.gather(x, node.x(1), axis=axis)
 
 
@@ -380,10 +442,12 @@ def _pad(node: Node) -> Variable:
     widths = _pad_widths(node)
     number = float(node.static(2).item()) if node.has(2) else node.get("value", 0.0)
     x = node.x()
+    if mode != "wrap" and node.is_fixed():
+        note_free()
     if any(width < 0 for pair in widths for width in pair):
         start = [max(-low, 0) for low, _ in widths]
-        stop = [length - max(-high, 0) for length, (_, high) in zip(x.shape, widths, strict=True)]
-        x = F.slice(x, start, stop, [1] * x.ndim)
+        stop = [min(high, 0) or None for _, high in widths]
+        x = sliced(x, start, stop)
         widths = [(max(low, 0), max(high, 0)) for low, high in widths]
     if mode == "wrap":
         for axis, (low, high) in enumerate(widths):
@@ -455,8 +519,6 @@ def _fold_trilu(node: Node) -> Any:
 
 def _eye_like(node: Node) -> Any:
     """Builds `EyeLike`."""
-    from ..tensors import dtype_of
-
     dtype = dtype_of(node.get("dtype")) if node.get("dtype") else node.value(0).dtype
     rows, columns = node.value(0).shape
     return np.eye(rows, columns, k=node.get("k", 0), dtype=dtype)
