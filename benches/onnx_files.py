@@ -41,6 +41,8 @@ TURN = 0.1
 """Seconds of a turn."""
 SHAPES = 16
 """Random shapes."""
+PAUSE = 0.05
+"""Seconds without work between runtimes. Threads of onnxruntime spin for 30 ms after each call of theirs."""
 DTYPES = {"float": "float32", "double": "float64"}
 """NumPy's names of element types, where ONNX has others."""
 
@@ -169,10 +171,12 @@ def measured(path: Path, said: Mapping[str, Any], threads: int, seconds: float, 
     nn.set_num_threads(threads)
     feeds = Feeds(session_of(path, threads), said)
     given = feeds.arrays(feeds.lengths(0.5))
+    time.sleep(PAUSE)
     begun = clock()
     session = session_of(path, threads)
     wanted = session.run(None, given)
     first_theirs = clock() - begun
+    time.sleep(PAUSE)
     begun = clock()
     model = kinnor.onnx.load(path)
     found = model(**given)
@@ -192,17 +196,19 @@ def measured(path: Path, said: Mapping[str, Any], threads: int, seconds: float, 
     row["apart"] = max(row["apart"], _apart(runs[0](given), wanted))
     stream = []
     if feeds.are_open:
-        sums, again = [0.0, 0.0], 0.0
-        for _ in range(SHAPES):
-            stream.append(x := feeds.arrays(feeds.lengths()))
-            made = []
-            for i in (1, 0):
+        stream += [feeds.arrays(feeds.lengths()) for _ in range(SHAPES)]
+        sums, made = [0.0, 0.0], [[], []]
+        for i in (1, 0):
+            time.sleep(PAUSE)
+            for x in stream:
                 begun = clock()
-                made.append(runs[i](x))
+                made[i].append(runs[i](x))
                 sums[i] += clock() - begun
-            row["apart"] = max(row["apart"], _apart(made[1], made[0]))
+        row["apart"] = max(row["apart"], *map(_apart, *made))
+        again = 0.0
+        for x in stream:
             times = []
-            for _ in range(3):
+            for _ in range(4):
                 begun = clock()
                 runs[0](x)
                 times.append(clock() - begun)
