@@ -256,6 +256,8 @@ def _free(kind, shapes, *constants, n_outputs=1, **attributes):
 
 PLANES = [(1, 4, 5, 7), (2, 4, 9, 6), (3, 4, 6, 6), (1, 4, 8, 11)]
 ROWS = [(2, 7, 6), (3, 4, 6), (1, 9, 6), (5, 2, 6)]
+RESIZED = (np.float32([]), np.float32([1, 1, 2, 3]))
+"""Inputs of `Resize`."""
 WEIGHT = RNG.standard_normal((4, 3, 2, 3)).astype(np.float32)
 
 
@@ -280,6 +282,16 @@ WEIGHT = RNG.standard_normal((4, 3, 2, 3)).astype(np.float32)
         _free("Pad", ROWS, np.int64([0, 1, 2, 1, 2, 0]), np.float32(3)),
         _free("Pad", ROWS, np.int64([0, 0, 1, 0, 0, 2]), mode="reflect"),
         _free("PRelu", PLANES, RNG.standard_normal((4, 1, 1)).astype(np.float32)),
+        _free("Resize", PLANES, np.float32([]), np.float32([1, 1, 2, 3])),
+        _free("Resize", PLANES, np.float32([]), np.float32([1, 2, 1, 4]), mode="nearest"),
+        _free(
+            "Resize",
+            PLANES,
+            np.float32([]),
+            np.float32([1, 1, 2, 2]),
+            nearest_mode="floor",
+            coordinate_transformation_mode="asymmetric",
+        ),
         _free("ConvTranspose", PLANES, WEIGHT, strides=[2, 3], pads=[0, 1, 1, 0]),
         _free("ConvTranspose", PLANES, WEIGHT, RNG.standard_normal(3).astype(np.float32), auto_pad="SAME_UPPER"),
         _free("ConvTranspose", PLANES, WEIGHT, strides=[2, 2], output_padding=[1, 1], pads=[0, 0, 0, 1]),
@@ -317,6 +329,9 @@ def test_functions_that_fit_all_lengths_are_not_built_again(
         ("AveragePool", (), {"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "SAME_LOWER"}),
         ("Conv", (WEIGHT.transpose(1, 0, 2, 3)[:, [0, 1, 2, 2]],), {"strides": [2, 2], "auto_pad": "SAME_UPPER"}),
         ("ConvTranspose", (WEIGHT,), {"strides": [2, 2], "output_shape": [12, 15]}),
+        ("Resize", RESIZED, {"nearest_mode": "ceil", "coordinate_transformation_mode": "asymmetric"}),
+        ("Resize", RESIZED, {"coordinate_transformation_mode": "align_corners"}),
+        ("Resize", (np.float32([]), np.float32([1, 1, 1.5, 2])), {}),
     ],
 )
 def test_padding_that_follows_from_lengths_is_found_again(kind, constants, attributes):
@@ -328,6 +343,8 @@ def test_padding_that_follows_from_lengths_is_found_again(kind, constants, attri
     for shape in [*PLANES, (1, 4, 6, 7), *PLANES]:
         x = RNG.standard_normal(shape).astype(np.float32)
         equal(model(x), kinnor.onnx.load(proto)(x), 1e-6, 1e-6)
+        if kind == "Resize":
+            equal(model(x), ReferenceEvaluator(proto).run(None, {"x": x})[0], 1e-6, 1e-6)
 
 
 def test_split_of_another_length_is_an_error():

@@ -272,7 +272,8 @@ def _resize(node: Node) -> Variable:
     if where not in _PLACES:
         raise node.unsupported(f"expected a coordinate transformation of {sorted(_PLACES)}, got {where}")
     parts = dict.fromkeys(range(ndim), (0.0, 1.0))
-    if where == "tf_crop_and_resize":
+    has_parts = where == "tf_crop_and_resize"
+    if has_parts:
         starts, ends = np.reshape(node.static(1), (2, len(axes))).astype(np.float64)
         parts.update((axis, (start, end)) for axis, start, end in zip(axes, starts, ends, strict=True))
     if node.has(3) and node.value(3).shape != (0,):
@@ -289,6 +290,8 @@ def _resize(node: Node) -> Variable:
         for axis, scale in zip(axes, given, strict=True):
             start, end = parts[axis]
             lengths[axis], scales[axis] = int(np.floor(x.shape[axis] * (end - start) * scale)), scale
+    if mode == "nearest" and not has_parts and (kernel := _repeats(node, x, lengths, scales, where)) is not None:
+        return F.unpooling(x, kernel) if kernel else F.identity(x)
     if mode == "linear" and (made := _interpolated(node, x, lengths, scales, where)) is not None:
         return made
     if not x.size or 0 in lengths:
@@ -309,6 +312,27 @@ def _resize(node: Node) -> Variable:
         kept = Variable.from_numpy_array(np.broadcast_to(inside, y.shape).astype(np.float32))
         y = F.where(kept, y, F.constant(node.get("extrapolation_value", 0.0), y.shape))
     return F.identity(y) if y is x else y
+
+
+def _repeats(node: Node, x: Variable, lengths: Sequence[int], scales: Sequence[float], where: str) -> list[int] | None:
+    """How often a `Resize` repeats elements of the last axes, or None if it does not just repeat elements.
+
+    The places of the elements of an output that is twice as long begin like those of a shorter one, but for
+    `align_corners`. So a few of them show it.
+    """
+    whole = [round(scale) for scale in scales]
+    axes = zip(lengths, x.shape, scales, whole, strict=True)
+    is_whole = all(length == k * size and scale == k > 0 for length, size, scale, k in axes)
+    if where not in _SHIFTED or not is_whole or 0 in lengths or node.value(0).dtype.kind != "f":
+        return None
+    for k in {*whole} - {1}:
+        at = _PLACES[where](np.arange(4.0 * k), 4, 4 * k, float(k), 0.0, 1.0)
+        if not np.array_equal(np.argmax(_resizing(node, at, 4, float(k), "nearest"), 1), np.arange(4 * k) // k):
+            return None
+    if node.is_fixed() and not node.has(3):
+        note_free()
+    first = next((axis for axis, k in enumerate(whole) if k != 1), x.ndim)
+    return whole[first:]
 
 
 def _interpolated(
@@ -342,6 +366,9 @@ def _cropped(at: Any, size: int, length: int, scale: float, start: float, end: f
         return at + 0.5 * (start + end) * (size - 1)
     return start * (size - 1) + at * (end - start) * (size - 1) / (length - 1)
 
+
+_SHIFTED = ("asymmetric", "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+"""Coordinate transformations that place the elements of each part of a longer array alike."""
 
 _PLACES: dict[str, Callable[..., Any]] = {
     "align_corners": lambda at, size, length, scale, *_: at * (size - 1) / max(scale * size - 1, 1e-9),
