@@ -82,6 +82,43 @@ class _Step:
         self.fold: Callable[[Node], Any] | None = None
 
 
+class _Values(dict[str, Any]):
+    """Values by name. Those of outputs of functions are made when they are read, so that runs may clear the outputs.
+
+    Attributes:
+        places: Functions, places, types and sources of the values that are not made, by name.
+        made: The names of those that were made since `let_go`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[str, tuple[Function, int, Any, frozenset[str]]] = {}
+        self.made: list[str] = []
+
+    def __missing__(self, name: str) -> Value:
+        """Makes a value."""
+        f, k, dtype, sources = self.places[name]
+        value = self[name] = Value(f.outputs[k], dtype, sources=sources)
+        self.made.append(name)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a name, or `default` if there is none."""
+        return self[name] if name in self or name in self.places else default
+
+    def let_go(self) -> None:
+        """Keeps functions in place of the outputs that were made."""
+        for name in self.made:
+            value = self[name]
+            f = value.variable.parent
+            if f is not None:
+                outputs = f.outputs
+                place = 0 if len(outputs) == 1 else outputs.index(value.variable)
+                self.places[name] = (f, place, value.dtype, value.sources)
+                del self[name]
+        self.made.clear()
+
+
 class Following:
     """Notes while a graph is built which nodes depend on lengths of its inputs, and builds them again for others.
 
@@ -97,11 +134,8 @@ class Following:
         self._inputs = dict(values)
         self._moving = set(values)
         self._makers: dict[str, Any] = {}
-        # Functions, places, types and sources of values between moves, by name.
-        self._places: dict[str, tuple[Function, int, Any, frozenset[str]]] = {}
         self._steps: list[_Step] = []
-        self._computed: list[str] = []  # names of the values that a run computes
-        self._values: dict[str, Any] = {}
+        self._values = _Values()
         # Variables that stand for outputs of steps while the rest is built and folded, and these outputs.
         self._apart: list[tuple[Variable, Variable]] = []
         for value in values.values():
@@ -224,29 +258,15 @@ class Following:
             step.lengths = [values[name].variable.shape for name in step.computed]
             self._fold(step, folding, kept)
         self._makers.clear()
-        self._computed = [name for name, value in self._values.items() if value is not None and not value.known]
+        self._values.made = [name for name, value in self._values.items() if value is not None and not value.known]
         self._let_go()
 
     def _let_go(self) -> None:
         """Keeps functions in place of their outputs, so that runs may clear those."""
-        values = self._values
-        for name in self._computed:
-            value = values[name]
-            f = value.variable.parent
-            if f is not None:
-                outputs = f.outputs
-                place = 0 if len(outputs) == 1 else outputs.index(value.variable)
-                self._places[name] = (f, place, value.dtype, value.sources)
-                del values[name]
+        self._values.let_go()
         for step in self._steps:
             if step.node is not None:
                 step.node.inputs = ()
-
-    def _take_back(self) -> None:
-        """Makes values of the outputs of functions again."""
-        for name, (f, k, dtype, sources) in self._places.items():
-            self._values[name] = Value(f.outputs[k], dtype, sources=sources)
-        self._places.clear()
 
     def _fold(self, step: _Step, folding: Folding | None, kept: Collection[Variable]) -> None:
         """Folds the functions of a node."""
@@ -281,14 +301,13 @@ class Following:
             kept: The outputs of the graph.
 
         Returns:
-            Constants that follow from lengths, by name.
+            Constants that have changed, by name.
 
         Raises:
             OnnxError: If the graph for these inputs has other functions.
         """
-        self._take_back()
         values = self._values
-        changed = set()
+        changed = set[str]()
         for name, old in self._inputs.items():
             if old is None:
                 raise OnnxError(f"expected a tensor as input {name!r}, got none")
@@ -326,7 +345,7 @@ class Following:
             if any(0 in values[name].variable.shape for _, name in step.outputs if not values[name].known):
                 raise OnnxError("expected arrays with elements, got one without")  # nodes may differ for it
         self._let_go()
-        return {name: value for name, value in values.items() if value.has_lengths}
+        return {name: values[name] for name in changed}
 
     def _has_changed(self, step: _Step, changed: set[str], since: Any) -> bool:
         """True if a node must be built again.

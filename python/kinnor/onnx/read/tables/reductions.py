@@ -173,6 +173,8 @@ def _fold_top_k(node: Node) -> list[Any]:
     """Computes `TopK` by NumPy: equal elements in the order of their places."""
     x, axis = node.static(0), node.get("axis", -1)
     k, n = node.get("k") if node.version < 10 else int(node.static(1).ravel()[0]), x.shape[axis]
+    if n == k == 1:
+        return [x, np.zeros(x.shape, np.int64)]
     if node.get("largest", 1):
         order = n - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
     else:
