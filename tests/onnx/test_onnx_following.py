@@ -423,3 +423,25 @@ def test_inner_nodes_that_fit_all_lengths_do_not_free_their_loop():
     for rows in (5, 3, 8, 2):
         x = RNG.standard_normal((rows, 2)).astype(np.float32)
         equal(model(x), 40 * np.abs(x[1:]).sum(), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_elements_along_an_axis_of_another_length(is_wide, built):
+    """`GatherElements` and `ScatterElements` along an axis of several lengths, and with indices of several lengths."""
+    nodes = [
+        helper.make_node("GatherElements", ["x", "places"], ["part"], axis=1),
+        helper.make_node("Neg", ["part"], ["changed"]),
+        helper.make_node("ScatterElements", ["x", "places", "changed"], ["y"], axis=1),
+        helper.make_node("Add", ["y", "one"], ["z"]),
+    ]
+    inputs = [("x", TensorProto.FLOAT, 3), ("places", TensorProto.INT64, 3)]
+    model = kinnor.onnx.load(model_of(nodes, inputs, ["z"], {"one": np.float32(1)}))
+    for shape, n in (((2, 6, 3), 4), ((2, 9, 3), 4), ((2, 5, 3), 3), ((1, 7, 2), 4), ((3, 7, 2), 4), ((2, 9, 3), 4)):
+        x = RNG.standard_normal(shape).astype(np.float32)
+        rows = shape[0] if is_wide else 1
+        places = np.argsort(RNG.random((rows, shape[1], shape[2])), axis=1)[:, :n]
+        wanted = x.copy()
+        for row, column in np.ndindex(rows, shape[2]):
+            wanted[row, places[row, :, column], column] *= -1
+        equal(model(x, places), wanted + 1)
+    assert len(built) == 1

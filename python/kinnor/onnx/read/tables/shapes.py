@@ -10,6 +10,7 @@ import numpy as np
 
 from .... import functions as F
 from ...._core import Variable
+from ...._core import functions as core
 from ..array_function import computed_by_arrays
 from ..tensors import dtype_of
 from ..values import TRACE, OnnxError, Row, Value, check_size, note_free, note_lengths, note_same
@@ -292,6 +293,20 @@ def _before_repeats(node: Node, place: int, most: Sequence[int]) -> Variable:
     return expand(reshape(before.variable, short[:rest]), shape[:rest])
 
 
+def _note_one_axis(node: Node, axis: int) -> None:
+    """Notes that a node makes the same functions as long as only one axis of its first input has another length."""
+
+    def lengths(inputs: Sequence[Value | None]) -> list[list[int] | None]:
+        """The shapes of the inputs, the first one without the axis."""
+        shapes = [None if value is None else list(value.shape) for value in inputs]
+        if shapes[0] is not None:
+            shapes[0][axis] = 0
+        return shapes
+
+    before = lengths(node.inputs)
+    note_same(lambda inputs: lengths(inputs) == before)
+
+
 def _position(shape: tuple[int, ...], axis: int) -> Variable:
     """Each element's index along an axis."""
     found = np.empty(shape, np.int64)
@@ -303,10 +318,11 @@ def _gather_elements(node: Node) -> Variable:
     """Builds `GatherElements`."""
     x, shape = node.x(), node.value(1).shape
     axis = node.get("axis", 0) % x.ndim
+    _note_one_axis(node, axis)
     indices = _before_repeats(node, 1, shape)
-    stop = [shape[k] if k >= indices.ndim else n for k, n in enumerate(x.shape)]
-    if stop != list(x.shape):
-        x = F.slice(x, [0] * x.ndim, stop, [1] * x.ndim)
+    stop: list[int | None] = [shape[k] if k >= indices.ndim else None for k in range(x.ndim)]
+    if any(n not in (None, length) for n, length in zip(stop, x.shape, strict=True)):
+        x = sliced(x, [0] * x.ndim, stop)
     if indices.ndim == 1:
         return F.gather(x, indices, axis=0)
     return F.gather_nd(x, _along(indices, axis))
@@ -356,7 +372,8 @@ def _scattered(node: Node, indices: Variable) -> Variable:
     """The first input with the third one stored at, or added to, indices (n, ...)."""
     x, updates = node.value(0), node.x(2)
     if node.get("reduction", "none") != "add":
-        return F.scatter_nd(updates, indices, out=F.identity(x.variable))
+        y: Variable = core.scatter_nd(updates, indices, F.identity(x.variable))  # of the shape of `x`, whatever that is
+        return y
     sums = F.scatter_nd(updates, indices, shape=x.shape, add=True)
     return sums if x.known and not np.any(x.static()) else x.variable + sums
 
@@ -365,6 +382,8 @@ def _scatter_nd(node: Node) -> Variable | Value:
     """Builds `ScatterND`."""
     if node.get("reduction", "none") not in ("none", "add"):
         return _reduced(node, lambda indices: tuple(np.moveaxis(indices, -1, 0)))
+    if node.get("reduction", "none") == "none":
+        note_free()
     return _scattered(node, node.value(1).last_axis_first)
 
 
@@ -379,6 +398,8 @@ def _scatter_elements(node: Node) -> Variable | Value:
             return tuple(indices if k == axis else np.asarray(at) for k, at in enumerate(np.indices(indices.shape)))
 
         return _reduced(node, places)
+    if node.get("reduction", "none") == "none":
+        _note_one_axis(node, axis)
     return _scattered(node, _along(_before_repeats(node, 2, shape), axis))
 
 
