@@ -245,15 +245,20 @@ class Builder:
         """
         return self._made(node, self._versions)
 
-    def fold_of(self, node: Node) -> Callable[[Node], Any] | None:
-        """Returns what computes a node of the model with NumPy if all its inputs are constants. None if nothing does.
+    def direct(self, node: Node, is_computed: bool) -> Callable[[Node], Any] | None:
+        """Returns what makes the output of a node without a look at types and names. None if nothing does.
 
         Args:
             node: The node.
+            is_computed: True if a run computes the output, False if all inputs are constants.
         """
         row = TABLE.get((node.domain, node.operator))
-        is_fit = row is not None and node.run is None and not any(isinstance(value, Words) for value in node.inputs)
-        return row.fold if is_fit and row is not None else None
+        if row is None or node.run is not None or any(isinstance(value, Words) for value in node.inputs):
+            return None
+        if not is_computed:
+            return row.fold
+        given = [value for value in node.inputs if value is not None]
+        return row.build if node.n_outputs == 1 and _precision(node, given) is _AS_IT_IS else None
 
     def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
         """A node of a graph, or of an operator's definition, with its inputs."""

@@ -16,7 +16,7 @@ from ... import functions as F
 from ..._core import Error, Variable, set_up_all
 from ...rewrite.patterns import is_a
 from . import reading
-from .values import TRACE, NeedsValuesError, OnnxError, Trace, Value, always
+from .values import TRACE, NeedsValuesError, OnnxError, Trace, Value, always, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -50,11 +50,12 @@ class _Step:
     Attributes:
         lengths: The shapes of the computed names that it was built for last.
         node: The node, from the second time on.
-        fold: Computes it with NumPy; None if it has to be built, or before the second time.
+        direct: Makes its only output, an array if it has constant inputs. None before the second time, or if there is
+            no such function.
     """
 
     __slots__ = (
-        *("at", "computed", "fold", "inputs", "is_computed", "is_same", "lengths", "node", "others", "outputs"),
+        *("at", "computed", "direct", "inputs", "is_computed", "is_same", "lengths", "node", "others", "outputs"),
         "read",
     )
 
@@ -79,7 +80,7 @@ class _Step:
         self.is_computed = is_computed
         self.lengths: list[tuple[int, ...]] | None = None
         self.node: Node | None = None
-        self.fold: Callable[[Node], Any] | None = None
+        self.direct: Callable[[Node], Any] | None = None
 
 
 class _Values(dict[str, Any]):
@@ -381,16 +382,19 @@ class Following:
         node = step.node
         if node is None:
             node = step.node = builder.node(step.at, values)
-            step.fold = None if step.is_computed else builder.fold_of(node)
+            step.direct = builder.direct(node, step.is_computed)
         else:
             node.inputs = [values[name] if name else None for name in step.inputs]
-        made = step.fold(node) if step.fold is not None else None
-        if isinstance(made, (np.ndarray, np.generic)) and made.dtype.kind != "O":
+        made = step.direct(node) if step.direct is not None else None
+        if isinstance(made, Variable):
+            made = [Value(made, values[step.outputs[0][1]].dtype)]
+            check_size(sum([value.n_bytes for value in node.inputs if value is not None], made[0].n_bytes))
+        elif isinstance(made, (np.ndarray, np.generic)) and made.dtype.kind != "O":
             made = [Value(np.asarray(made))]
         elif type(made) is Value:
             made = [made]
         else:
-            made = builder.made(node)
+            made, step.direct = builder.made(node), None
         if node.run is not None:
             step.node = None  # its inner graphs read other values in each turn
         taken: set[Variable] = set()
