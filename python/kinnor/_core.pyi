@@ -559,6 +559,9 @@ class Function:
     @property
     def context(self) -> Context:
         """The context in which it computes."""
+    @property
+    def context_number(self) -> int:
+        """The number of this context. Equal contexts have the same number."""
     def min_outputs(self) -> int:
         """Least number of outputs."""
     def inplace_data(self, i: int) -> int:
@@ -808,6 +811,9 @@ def context_mode() -> int:
 def context_parts(number: int) -> tuple[list[str], str, str]:
     """The parts of the context with this number: backend, array_class, device_id."""
 
+def count_onnx_nodes(content: bytes, most: int) -> int:
+    """Counts the nodes of an ONNX file."""
+
 def declarations() -> list[tuple[str, str, list[tuple[str, str]], list[tuple[str, str, str, str | None]], str]]:
     """The declarations of all operations, for stubs, docs and tests."""
 
@@ -932,6 +938,9 @@ def memory_stats() -> dict[str, int]:
 
 def plan_facts(variable: Variable, memory_budget: int | None, clear_buffer: bool = False) -> dict[str, Any]:
     """Memory use of a training step that ends in `variable`, or of a prediction, for `kinnor.plan_report`."""
+
+def read_onnx(content: Any, least: int, most: int) -> tuple[bytes, list[tuple[int, int, int]], int]:
+    """Reads an ONNX file without the bytes of large initializers."""
 
 def read_safetensors(content: bytes) -> tuple[list[tuple[str, str, list[int], int]], dict[str, str]]:
     """Reads the header of a safetensors file and checks it against the length of the file."""

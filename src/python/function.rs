@@ -200,6 +200,12 @@ impl Function {
         class.call1((c.backend, c.array_class, c.device_id))
     }
 
+    /// The number of this context. Equal contexts have the same number.
+    #[getter]
+    fn context_number(&self) -> Result<u16> {
+        Ok(self.function()?.context_number())
+    }
+
     /// Least number of outputs.
     fn min_outputs(&self) -> Result<usize> {
         Ok(self.function()?.outputs().len())

@@ -19,6 +19,7 @@ mod misuse;
 mod modes;
 mod ndarray;
 mod numpy;
+mod onnx_files;
 mod operands;
 mod operators;
 mod parts;
@@ -91,6 +92,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(parts::put, m)?)?;
     modes::register(m)?;
     functions::register(m)?;
+    onnx_files::register(m)?;
     safetensors::register(m)?;
     scopes::register(m)?;
     solver::register(m)?;

@@ -147,7 +147,12 @@ impl Function {
 
     /// The context in which it computes.
     pub fn context(&self) -> Context {
-        context::context(arena::with(|a| a.context(self.0)))
+        context::context(self.context_number())
+    }
+
+    /// The number of the context in which it computes. Equal contexts have the same number.
+    pub(crate) fn context_number(&self) -> u16 {
+        arena::with(|a| a.context(self.0))
     }
 
     /// User tags, by key.

@@ -15,7 +15,7 @@ from ..._core import ArgumentError, CallError, ShapeError, UnsupportedError, Var
 from .values import OnnxError, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -267,14 +267,17 @@ class InputType(NamedTuple):
 
 
 def input_type(
-    held: Any, name: str, vocabulary: Mapping[str, int] | None = None, keys: Sequence[int | str] | None = None
+    held: Any,
+    name: str,
+    vocabulary: Callable[[], Mapping[str, int]] | None = None,
+    keys: Sequence[int | str] | None = None,
 ) -> InputType:
     """The type that a model declares for an input.
 
     Args:
         held: A `TypeProto`.
         name: The input, for errors.
-        vocabulary: The places of the strings of the model.
+        vocabulary: Returns the places of the strings of the model.
         keys: The keys of a dictionary.
 
     Raises:
@@ -302,7 +305,7 @@ def input_type(
                 for axis in tensor.shape.dim
             )
         if tensor.elem_type == _STRING and vocabulary is not None:
-            return InputType(np.dtype(object), shape, vocabulary=vocabulary)
+            return InputType(np.dtype(object), shape, vocabulary=vocabulary())
         return InputType(dtype_of(tensor.elem_type), shape)
     raise UnsupportedError(f"onnx.load: expected a tensor or a sequence of tensors as input {name!r}, got another type")
 

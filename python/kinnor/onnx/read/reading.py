@@ -14,7 +14,7 @@ from .values import OnnxError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "ModelMetadata",
@@ -109,14 +109,14 @@ def inlined(model: Any) -> Any:
     return needed("onnx.load", "onnx.inliner", "ONNX files", "onnx").inline_local_functions(model)
 
 
-def strings_of(graph: Any) -> list[str]:
-    """Returns the strings that nodes and constants of a graph contain, in order and each once.
+def strings_of(every: Iterable[Any]) -> list[str]:
+    """Returns the strings that nodes and constants of graphs contain, in order and each once.
 
     Args:
-        graph: A `GraphProto`.
+        every: Each a `GraphProto`.
     """
     found: set[bytes] = set()
-    for inner in graphs(graph):
+    for inner in every:
         for tensor in inner.initializer:
             found.update(tensor.string_data)
         for node in inner.node:
@@ -225,11 +225,14 @@ def names_read(nodes: Sequence[Any]) -> set[str]:
     return found
 
 
-def check(model: Any) -> None:
+def check(model: Any) -> list[Any]:
     """Checks a model before it is built.
 
     Args:
         model: A `ModelProto`.
+
+    Returns:
+        Its graph, and all inner graphs of nodes.
 
     Raises:
         UnsupportedError: If an operator is not supported.
@@ -238,15 +241,20 @@ def check(model: Any) -> None:
     versions = versions_of(model)
     every = list(graphs(model.graph))
     message.refuse_many(sum(len(graph.node) for graph in every))
-    missing = []
+    missing, are_known = [], set[tuple[str, str]]()
     for graph in every:
         for node in graph.node:
+            kind = node.domain, node.op_type
+            if kind in are_known:
+                continue
             domain = "" if node.domain == "ai.onnx" else node.domain
             if (domain, node.op_type) not in TABLE and not expansion.is_defined(node, versions):
                 named = f"{domain}.{node.op_type}" if domain else node.op_type
                 missing.append(f"{named}-{versions.get(domain, '?')} (node {node.name or node.output[:1]!r})")
             elif domain not in versions:
                 raise OnnxError(f"onnx.load: expected a version of the operators {domain!r}, got none")
+            else:
+                are_known.add(kind)
         if len(graph.sparse_initializer):
             raise UnsupportedError("onnx.load: expected dense initializers, got sparse ones")
     if missing:
@@ -255,6 +263,7 @@ def check(model: Any) -> None:
     _check_order(model.graph, set())
     if len(every) > 1:
         expansion.n_built(model.graph, {})
+    return every
 
 
 def _check_order(graph: Any, outer: set[str]) -> None:
@@ -262,13 +271,13 @@ def _check_order(graph: Any, outer: set[str]) -> None:
     known = {"", *outer, *(x.name for x in graph.input), *(x.name for x in graph.initializer)}
     made: set[str] = set()
     for node in graph.node:
-        for name in node.input:
-            if name not in known:
-                raise OnnxError(f"onnx.load: expected {name!r} before node {node.name!r} that takes it, got nothing")
+        if not known.issuperset(node.input[:]):
+            name = next(name for name in node.input if name not in known)
+            raise OnnxError(f"onnx.load: expected {name!r} before node {node.name!r} that takes it, got nothing")
         for attribute in node.attribute if has_graphs(node) else ():
             if attribute.type == _GRAPH:
                 _check_order(attribute.g, known)
-        for name in node.output:
+        for name in node.output[:]:
             if name and name in made:
                 raise OnnxError(f"onnx.load: expected one node that makes {name!r}, got two")
             made.add(name)

@@ -106,36 +106,40 @@ def array_of(tensor: Any, folder: Folder | None, content: bytes | None = None) -
         return _strings(tensor)
     dtype, shape = dtype_of(kind), tuple(tensor.dims)
     size = math.prod(shape)
-    where = f"onnx.load: tensor {tensor.name!r}"
-    if min(shape, default=0) < 0:
-        raise OnnxError(f"{where}: expected lengths of zero or more, got shape {shape}")
+    if shape and min(shape) < 0:
+        raise OnnxError(f"{_where(tensor)}: expected lengths of zero or more, got shape {shape}")
     n_bytes = size * dtype.itemsize
     if tensor.data_location == _EXTERNAL:
         content = _outside(tensor, folder, n_bytes)
     packed = dtype.kind == "V" and dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn")
     given = tensor.raw_data if content is None and tensor.HasField("raw_data") else content
     if given is not None and not packed and len(given) != n_bytes:
-        raise OnnxError(f"{where}: expected {n_bytes} bytes of shape {shape}, got {len(given)}")
+        raise OnnxError(f"{_where(tensor)}: expected {n_bytes} bytes of shape {shape}, got {len(given)}")
     if content is None and kind in message.PLAIN:
         content = given
     if content is not None:
-        return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype, copy=False)
+        if sys.byteorder == "little":
+            return np.frombuffer(content, dtype).reshape(shape)
+        return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype)
     numbers = getattr(tensor, _NUMBERS[kind]) if kind in _NUMBERS and given is None else ()
     if size and len(numbers) == size:
         return np.array(numbers, dtype).reshape(shape)
     try:
         return np.asarray(onnx_package("onnx.load").numpy_helper.to_array(tensor))
     except Exception as error:
-        raise OnnxError(f"{where}: expected {size} elements of {dtype}, got others: {error}") from error
+        raise OnnxError(f"{_where(tensor)}: expected {size} elements of {dtype}, got others: {error}") from error
+
+
+def _where(tensor: Any) -> str:
+    """Returns the start of errors on a tensor."""
+    return f"onnx.load: tensor {tensor.name!r}"
 
 
 def _strings(tensor: Any) -> NDArray[Any]:
     """Returns the strings that a tensor holds, as an array of objects."""
     texts = [text.decode(errors="replace") for text in tensor.string_data]
     if math.prod(tensor.dims) != len(texts):
-        raise OnnxError(
-            f"onnx.load: tensor {tensor.name!r}: expected shape {tuple(tensor.dims)}, got {len(texts)} strings"
-        )
+        raise OnnxError(f"{_where(tensor)}: expected shape {tuple(tensor.dims)}, got {len(texts)} strings")
     found = np.empty(len(texts), object)
     found[:] = texts
     return found.reshape(tuple(tensor.dims))
@@ -144,7 +148,7 @@ def _strings(tensor: Any) -> NDArray[Any]:
 def _outside(tensor: Any, folder: Folder | None, size: int) -> bytes:
     """Returns the bytes of a tensor that is stored in another file. Refuses files outside of the model's folder."""
     entries = {held.key: held.value for held in tensor.external_data}
-    where = f"onnx.load: tensor {tensor.name!r}"
+    where = _where(tensor)
     location = entries.get("location", "")
     if folder is None or not location or "\0" in location:
         raise OnnxError(f"{where}: expected a file in the folder of the model, got {location!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from . import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -85,14 +86,15 @@ class Uses:
     """For each name of a graph, the operators and input positions that read it. Includes inner graphs.
 
     Args:
-        graph: The `GraphProto`.
+        every: The graph and its inner graphs, each a `GraphProto`.
     """
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, every: Iterable[Any]) -> None:
         self._uses: dict[str, list[tuple[str, int]]] = {}
-        for node in _nodes(graph):
-            for i, name in enumerate(node.input):
-                self._uses.setdefault(name, []).append((node.op_type, i))
+        for node in (node for graph in every for node in graph.node):
+            operator = node.op_type
+            for i, name in enumerate(node.input[:]):
+                self._uses.setdefault(name, []).append((operator, i))
 
     def is_parameter(self, name: str, array: NDArray[Any]) -> bool:
         """True if an initializer is a parameter: floats that do not merely configure an operator.
@@ -114,15 +116,6 @@ class Uses:
             return any(operator in _LAYERS for operator, _ in uses)
         return not (any(operator == "Add" for operator, _ in uses) and _is_mask(array))
 
-    def is_parameter_in_node(self, name: str, array: NDArray[Any]) -> bool:
-        """True if the array of a `Constant` node is a parameter: a weight, or a large array.
-
-        Args:
-            name: The output of the node.
-            array: Its elements.
-        """
-        return self.may_be_parameter_in_node(name, array.size) and self.is_parameter(name, array)
-
     def may_be_parameter_in_node(self, name: str, size: int) -> bool:
         """True if the array of a `Constant` node is large or the weight of a layer.
 
@@ -133,12 +126,7 @@ class Uses:
         return size >= _LARGE or any(operator in _WEIGHTED for operator, _ in self._uses.get(name, []))
 
 
-def _nodes(graph: Any) -> Iterator[Any]:
-    """All nodes of a graph and its inner graphs."""
-    for held in reading.graphs(graph):
-        yield from held.node
-
-
+@cache
 def _is_quantization(operator: str) -> bool:
     """True if an operator quantizes or dequantizes, or computes with quantized numbers."""
     if operator == "DynamicQuantizeLSTM":  # it is built of the numbers that its inputs have
@@ -165,11 +153,13 @@ def constant_nodes(graph: Any, uses: Uses, folder: Folder | None) -> dict[str, N
         if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
             continue
         for held in node.attribute:
-            is_text = held.name == "value" and len(held.t.string_data) > 0
-            if held.name == "value" and not is_text and reading.dtype_of(held.t.data_type).kind not in "iub":
-                if not uses.may_be_parameter_in_node(node.output[0], math.prod(held.t.dims)):
-                    continue
-                array = np.asarray(reading.array_of(held.t, folder))
-                if uses.is_parameter_in_node(node.output[0], array):
-                    found[node.output[0]] = array
+            if held.name != "value":
+                continue
+            tensor, name = held.t, node.output[0]
+            if len(tensor.string_data) or reading.dtype_of(tensor.data_type).kind in "iub":
+                continue
+            if uses.may_be_parameter_in_node(name, math.prod(tensor.dims)):
+                array = np.asarray(reading.array_of(tensor, folder))
+                if uses.is_parameter(name, array):
+                    found[name] = array
     return found

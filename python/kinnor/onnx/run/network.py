@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING, Any
@@ -86,11 +87,11 @@ class Model(LoadedNetwork[StaticGraph]):
     def __init__(self, proto: Any, folder: Path | Folder | None = None, tensors: TensorFile | None = None) -> None:
         folder = Folder(folder) if isinstance(folder, Path) else folder
         proto = reading.inlined(proto)
-        reading.check(proto)
+        every = reading.check(proto)
         graph = proto.graph
-        self._weights = Weights(proto, folder, tensors)
+        self._weights = Weights(proto, every, folder, tensors)
         constants = self._weights.constants
-        vocabulary = {text: at for at, text in enumerate(reading.strings_of(graph))}
+        vocabulary = cache(lambda: {text: at for at, text in enumerate(reading.strings_of(every))})
         given = [held for held in graph.input if held.name not in constants]
         keys = reading.map_keys(graph)
         self._types: dict[str, InputType] = {

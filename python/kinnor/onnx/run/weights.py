@@ -55,17 +55,16 @@ class Originals:
         found = os.fstat(self._file)  # type: ignore[arg-type]
         return found.st_size, found.st_mtime_ns
 
-    def add(self, parameter: Variable, place: tuple[int, int], values: NDArray[Any]) -> None:
+    def add(self, parameter: Variable, place: tuple[int, int], dtype: np.dtype[Any]) -> None:
         """Registers the position of a parameter's values.
 
         Args:
             parameter: The parameter.
             place: Start and end of its bytes in the file.
-            values: Its values, in the element type of the file.
+            dtype: Their element type in the file.
         """
         if self._file is not None:
-            self._places[parameter] = (*place, values.dtype)
-            self._sums[parameter] = _checksum(values)
+            self._places[parameter] = (*place, dtype)
 
     def release(self, taken: Container[Variable]) -> None:
         """Frees the values of all registered parameters but the ones in use.
@@ -77,6 +76,7 @@ class Originals:
             return  # the file has changed and could not restore them
         new = [x for x in self._places if x not in taken and x not in self._freed]
         for x in new:
+            self._sums[x] = _checksum(x.d)
             x.data.clear()
             self._freed[x] = None
         if new:
@@ -101,9 +101,9 @@ class Originals:
         start, end, dtype = self._places[x]
         content = os.pread(self._file, end - start, start)  # type: ignore[arg-type]
         if len(content) == end - start and self._now() == self._state:
-            values = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(dtype, copy=False)
+            values = np.frombuffer(content, dtype.newbyteorder("<")).reshape(x.shape).astype(np.float32, copy=False)
             if _checksum(values) == self._sums[x]:
-                x.d = values.astype(np.float32, copy=False)
+                x.d = values
                 return
         raise OnnxError(
             "onnx.Model: expected the file of its parameters as it was when it was loaded, got one that was written "
@@ -118,13 +118,11 @@ def _checksum(values: NDArray[Any]) -> int:
 
 def _space_of(tensor: Any, place: tuple[int, int] | None) -> Variable | None:
     """A variable for a tensor of float32 that was left in the file as a variable has it, else None."""
-    shape = tuple(tensor.dims)
-    is_fit = (
-        place is not None and tensor.data_type == _FLOAT and sys.byteorder == "little" and min(shape, default=0) > 0
-    )
-    if place is None or not is_fit or 4 * math.prod(shape) != place[1] - place[0]:
+    if place is None or tensor.data_type != _FLOAT or sys.byteorder != "little":
         return None
-    return Variable(shape)
+    shape = tuple(tensor.dims)
+    is_fit = min(shape, default=0) > 0 and 4 * math.prod(shape) == place[1] - place[0]
+    return Variable(shape) if is_fit else None
 
 
 _FLOAT = 1
@@ -139,6 +137,7 @@ class Weights:
 
     Args:
         proto: The `ModelProto`, checked.
+        every: Its graph and all inner graphs.
         folder: The folder with external tensor files.
         tensors: The file in which large tensors were left.
 
@@ -149,14 +148,14 @@ class Weights:
         moved: The arrays that were moved out of `Constant` nodes, by name.
     """
 
-    def __init__(self, proto: Any, folder: Folder | None, tensors: TensorFile | None) -> None:
+    def __init__(self, proto: Any, every: Iterable[Any], folder: Folder | None, tensors: TensorFile | None) -> None:
         graph = proto.graph
         self.constants: dict[str, Value] = {}
         self.parameters: OrderedDict[str, Variable] = OrderedDict()
         self.statistics = {
             node.input[i] for node in graph.node for i in _FROZEN.get(node.op_type, ()) if i < len(node.input)
         }
-        uses = Uses(graph)
+        uses = Uses(every)
         tensors = tensors or TensorFile()
         with tensors.opened() as content:
             self._originals = Originals(tensors.path if any(map(tensors.place, graph.initializer)) else None)
@@ -170,7 +169,7 @@ class Weights:
                 if uses.is_parameter(name, array):
                     parameter = self._add(name, array, name not in self.statistics, variable)
                     if place is not None:
-                        self._originals.add(parameter, place, array)
+                        self._originals.add(parameter, place, array.dtype)
                 else:
                     self.constants[name] = constant(array if variable is None else array.copy())
         self.moved = constant_nodes(graph, uses, folder)
