@@ -163,7 +163,8 @@ def _knowing(op: str, method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def checked(*args: Any, **kwargs: Any) -> Any:
         """Calls the method after a check of the names of arguments."""
-        refuse(op, [name for name in kwargs if name in known])
+        if kwargs:
+            refuse(op, [name for name in kwargs if name in known])
         return method(*args, **kwargs)
 
     return checked

@@ -13,11 +13,10 @@ import numpy as np
 
 from .. import functions as F
 from .._core import NdArray, forward_all
-from ..context import context_scope
 from ..modes import auto_forward
 from ..nnp import messages
 from .int8 import IntegerLayers
-from .patterns import above, is_a, normalization, only_reader, scaled
+from .patterns import above, context_of, is_a, normalization, only_reader, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -144,12 +143,12 @@ class Folding:
             part: The functions to fold, inputs before outputs. By default all above the outputs.
         """
         order = above(outputs) if part is None else list(part)
-        kinds = [f.info.type_name for f in order]
+        kinds = [f.name for f in order]
         types = set(kinds)
         if types.intersection(_MUTATING):
             return
         if types.intersection(_WITH_STATISTICS) and any(
-            kind in _WITH_STATISTICS and f.info.args.get("batch_stat") for f, kind in zip(order, kinds, strict=True)
+            kind in _WITH_STATISTICS and f.args.get("batch_stat") for f, kind in zip(order, kinds, strict=True)
         ):
             return
         self._given, self._kept = set(inputs), set(outputs)
@@ -158,7 +157,7 @@ class Folding:
                 self._read(x for f in order for x in f.inputs)
                 self._integers.convert(order, outputs, inputs)
                 order = above(outputs)
-                kinds = [f.info.type_name for f in order]
+                kinds = [f.name for f in order]
             left = self._fold_constants(order, kinds)
             for rules in (self._first_rules, self._rules):
                 for f, kind in left:
@@ -202,7 +201,7 @@ class Folding:
         self._read(x for f in above(new) for x in f.inputs)
         forward_all(new, clear_buffer=True)
         for x in new:
-            if is_a(x.parent, "Reshape") and x.parent.info.args["inplace"]:
+            if is_a(x.parent, "Reshape") and x.parent.args["inplace"]:
                 held = NdArray(x.shape)  # a copy, so that the memory shared with the input can be freed
                 held.copy_from(x.data, use_current_context=False)
                 x.data = held
@@ -232,7 +231,7 @@ class Folding:
         inputs = [follows[x] if x in follows else self._name_of_constant(x) for x in f.inputs]
         if None in inputs:
             return None
-        key = (f.info.type_name, repr(f.info.args), f.outputs[0].shape, *inputs)
+        key = (f.name, repr(f.args), f.outputs[0].shape, *inputs)
         return self._names.setdefault(key, len(self._names))
 
     def _name_of_constant(self, x: Variable) -> Any:
@@ -253,7 +252,7 @@ class Folding:
         if not all(map(self._is_constant, held)) or layer.inputs[1].data.dtype != np.float32:
             return
         name = "affine" if is_a(layer, "Affine") else "convolution"
-        key, found = self._cached((name, repr(layer.info.args), repr(f.info.args)), held)
+        key, found = self._cached((name, repr(layer.args), repr(f.args)), held)
         if found is None:
             self._read(held)
             how = normalization(f)
@@ -264,17 +263,17 @@ class Folding:
             found = [type(f.inputs[0]).from_numpy_array(np.asarray(values, np.float32)) for values in (w, b)]
             if key is not None:
                 self._made[key] = found
-        with context_scope(f.context):
-            f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.info.args))
+        with context_of(f):
+            f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.args))
 
     def _use_scalar(self, f: Function) -> None:
         """Replaces a binary function with a constant of one element by its scalar form, which reads one array less."""
-        for i, function in zip((1, 0), _SCALAR_FORMS[f.info.type_name], strict=True):
+        for i, function in zip((1, 0), _SCALAR_FORMS[f.name], strict=True):
             x, number = f.inputs[1 - i], f.inputs[i]
             fits = number.size == 1 and x.shape == f.outputs[0].shape and self._is_constant(number)
             if function is not None and fits and not self._is_constant(x):
                 self._read([number])
-                with context_scope(f.context):
+                with context_of(f):
                     f.outputs[0].rewire_on(function(x, float(number.d.item())))
                 return
 
@@ -285,8 +284,8 @@ class Folding:
             if not is_a(layer, "Affine") or len(layer.inputs) == 3 or only_reader(layer) != f or y in self._kept:
                 continue
             if b.shape == layer.inputs[1].shape[1:] and self._is_constant(b):
-                with context_scope(f.context):
-                    f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.info.args))
+                with context_of(f):
+                    f.outputs[0].rewire_on(F.affine(layer.inputs[0], layer.inputs[1], b, **layer.args))
                 return
 
     def _add_bias_of_channels(self, f: Function) -> None:
@@ -295,7 +294,7 @@ class Folding:
             layer = y.parent
             if not is_a(layer, "Convolution") or only_reader(layer) != f or y in self._kept:
                 continue
-            args, w = layer.info.args, layer.inputs[1]
+            args, w = layer.args, layer.inputs[1]
             axis = y.ndim - 1 if args["channel_last"] else args["base_axis"] % y.ndim
             shape = (1,) * (y.ndim - b.ndim) + tuple(b.shape)
             if shape != tuple(n if k == axis else 1 for k, n in enumerate(y.shape)) or y.shape != f.outputs[0].shape:
@@ -311,7 +310,7 @@ class Folding:
                 if key is not None:
                     self._made[key] = found
                     self._shared.update(found)
-            with context_scope(f.context):
+            with context_of(f):
                 f.outputs[0].rewire_on(F.convolution(layer.inputs[0], w, found[0], **args))
             return
 
@@ -321,27 +320,27 @@ class Folding:
             return
         parts = [_source_of_slice(x, f) for x in f.inputs]
         sizes = {part[1]: x.size for part, x in zip(parts, f.inputs, strict=True) if part is not None}
-        axis, at = f.info.args["axis"] % f.outputs[0].ndim, max(sizes, key=sizes.__getitem__, default=None)
+        axis, at = f.args["axis"] % f.outputs[0].ndim, max(sizes, key=sizes.__getitem__, default=None)
         if at is None or at > axis:
             return
         inputs, start = [], []
         for x, part in zip(f.inputs, parts, strict=True):
             if part is None or part[1] != at:
                 is_shared = x.parent is not None and x not in self._kept
-                with context_scope(f.context):
+                with context_of(f):
                     part = F.reshape(x, (*x.shape[:at], 1, *x.shape[at:]), inplace=is_shared), at, 0
             inputs.append(part[0])
             start.append(part[2])
         stop = [first + 1 for first in start]
-        with context_scope(f.context):
+        with context_of(f):
             y = F.concatenate_parts(*inputs, axis=axis + 1, along=at, start=start, stop=stop)
             f.outputs[0].rewire_on(F.reshape(y, f.outputs[0].shape))
 
     def _reshape_in_place(self, f: Function) -> None:
         """Makes a reshape in place, unless its input or output is one of the graph."""
-        if f.inputs[0].parent is not None and f.outputs[0] not in self._kept and not f.info.args["inplace"]:
-            with context_scope(f.context):
-                f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.info.args["shape"]))
+        if f.inputs[0].parent is not None and f.outputs[0] not in self._kept and not f.args["inplace"]:
+            with context_of(f):
+                f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.args["shape"]))
 
 
 def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | None:
@@ -357,7 +356,7 @@ def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | No
         return None
     whole, shape = cut.inputs[0], cut.outputs[0].shape
     names = ("start", "stop", "step")
-    bounds = zip(*(cut.info.args[name] or [None] * whole.ndim for name in names), strict=True)
+    bounds = zip(*(cut.args[name] or [None] * whole.ndim for name in names), strict=True)
     ranges = [range(n)[slice(*bound)] for n, bound in zip(whole.shape, bounds, strict=True)]
     cuts = [k for k, (n, held) in enumerate(zip(whole.shape, ranges, strict=True)) if held != range(n)]
     if len(cuts) != 1 or shape[cuts[0]] != 1 or (*shape[: cuts[0]], *shape[cuts[0] + 1 :]) != tuple(x.shape):
@@ -369,7 +368,7 @@ def _fuse_swish(f: Function) -> None:
     """Replaces the product of an array and its sigmoid by `swish`, which is one pass and can fuse with a layer."""
     for x, gate in (f.inputs, f.inputs[::-1]):
         if gate.parent is not None and is_a(gate.parent, "Sigmoid") and gate.parent.inputs[0] == x:
-            with context_scope(f.context):
+            with context_of(f):
                 f.outputs[0].rewire_on(F.swish(x))
             return
 
@@ -379,13 +378,13 @@ def _fuse_hard_swish(f: Function) -> None:
     y, scale = f.outputs[0], 1.0
     product: Function | None = y.parent
     if product is not None and is_a(product, "MulScalar"):
-        scale = product.info.args["val"]
+        scale = product.args["val"]
         product = product.inputs[0].parent
     if product is None or not is_a(product, "Mul2"):
         return
     for x, gate in (product.inputs, product.inputs[::-1]):
         if _is_hard_swish_gate(x, gate, scale):
-            with context_scope(f.context):
+            with context_of(f):
                 y.rewire_on(F.hard_swish(x))
             return
 
@@ -393,8 +392,8 @@ def _fuse_hard_swish(f: Function) -> None:
 def _is_hard_swish_gate(x: Variable, gate: Variable, scale: float) -> bool:
     """True if `scale * gate` is the gate of `hard_swish` as a function of `x`."""
     steps: list[tuple[str, float]] = []
-    while (f := gate.parent) is not None and f.info.type_name in _SCALAR_OPERATIONS and gate != x:
-        steps.append((f.info.type_name, f.info.args["val"]))
+    while (f := gate.parent) is not None and f.name in _SCALAR_OPERATIONS and gate != x:
+        steps.append((f.name, f.args["val"]))
         gate = f.inputs[0]
     bounds = sorted(name for name, _ in steps if name in ("MaximumScalar", "MinimumScalar"))
     if gate != x or bounds != ["MaximumScalar", "MinimumScalar"]:
@@ -414,9 +413,9 @@ def _fuse_modulated_convolution(f: Function, left: Sequence[Function], kept: Con
 
     It scales the weight instead of the input. This is done if the positions outnumber the output channels.
     """
-    if not is_a(f, "Convolution") or f.info.args["channel_last"] or f.inputs[0] in kept:
+    if not is_a(f, "Convolution") or f.args["channel_last"] or f.inputs[0] in kept:
         return
-    (scaled, w, *rest), channels = f.inputs, f.info.args["base_axis"] + 1
+    (scaled, w, *rest), channels = f.inputs, f.args["base_axis"] + 1
     product = scaled.parent
     if not is_a(product, "Mul2") or w.size != prod(w.shape[:2]):
         return
@@ -428,7 +427,7 @@ def _fuse_modulated_convolution(f: Function, left: Sequence[Function], kept: Con
             # The first length is open, as graphs may get other batches.
             s = F.reshape(scale, (-1, *x.shape[1:channels]), inplace=scale.parent is not None)
             bias = rest[0] if rest else None
-            f.outputs[0].rewire_on(F.modulated_convolution(x, w, s, bias, **f.info.args))
+            f.outputs[0].rewire_on(F.modulated_convolution(x, w, s, bias, **f.args))
             return
 
 
@@ -436,17 +435,17 @@ def _absorb_transpose(f: Function) -> None:
     """Replaces transposed inputs of a matrix product by its arguments `transpose_a` and `transpose_b`."""
     (a, in_a), (b, in_b) = map(_source_of_transpose, f.inputs)
     if [a, b] != f.inputs:
-        args = f.info.args
-        with context_scope(f.context):
+        args = f.args
+        with context_of(f):
             f.outputs[0].rewire_on(F.batch_matmul(a, b, args["transpose_a"] != in_a, args["transpose_b"] != in_b))
 
 
 def _disable_training(f: Function) -> None:
     """Sets `training` of a recurrent network without dropout to False, so that it saves nothing for a gradient."""
-    if f.info.args["training"] and not f.info.args["dropout"]:
-        args = {**f.info.args, "training": False}
-        with context_scope(f.context):
-            made = messages.call(f.info.type_name, f.inputs, args, len(f.outputs))
+    if f.args["training"] and not f.args["dropout"]:
+        args = {**f.args, "training": False}
+        with context_of(f):
+            made = messages.call(f.name, f.inputs, args, len(f.outputs))
         for old, new in zip(f.outputs, made, strict=True):
             old.rewire_on(new)
 
@@ -455,20 +454,20 @@ def _source_of_transpose(x: Variable) -> tuple[Variable, bool]:
     """The array from which transposes of the last two axes make `x`, and whether `x` is its transpose."""
     last, changed = x.ndim - 1, False
     ends = [*range(last - 1), last, last - 1]
-    while (f := x.parent) is not None and f.info.type_name == "Transpose" and list(f.info.args["axes"]) == ends:
+    while (f := x.parent) is not None and f.name == "Transpose" and list(f.args["axes"]) == ends:
         x, changed = f.inputs[0], not changed
     return x, changed
 
 
 def _can_absorb(f: Function, layer: Function) -> bool:
     """True if a function is a batch normalization that can be merged into `layer`, whose only reader it is."""
-    if not is_a(f, "BatchNormalization") or f.info.args["batch_stat"] or only_reader(layer) != f:
+    if not is_a(f, "BatchNormalization") or f.args["batch_stat"] or only_reader(layer) != f:
         return False
-    y, args = layer.outputs[0], layer.info.args
+    y, args = layer.outputs[0], layer.args
     if is_a(layer, "Affine"):
         axis = args["base_axis"] if y.ndim == args["base_axis"] + 1 and layer.inputs[1].ndim == 2 else None
     elif is_a(layer, "Convolution"):
         axis = y.ndim - 1 if args["channel_last"] else args["base_axis"]
     else:
         return False
-    return [k % y.ndim for k in f.info.args["axes"]] == [axis]
+    return [k % y.ndim for k in f.args["axes"]] == [axis]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
+from ..context import numbered_context
 from ..parameter import get_parameter_or_create, parameter_scope
 
 if TYPE_CHECKING:
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
 
     from .._core import Function, Variable
 
-__all__ = ["PRODUCTS", "Normalization", "above", "is_a", "normalization", "only_reader", "registered", "scaled"]
+__all__ = [
+    "PRODUCTS",
+    "Normalization",
+    "above",
+    "context_of",
+    "is_a",
+    "normalization",
+    "only_reader",
+    "registered",
+    "scaled",
+]
 
 PRODUCTS = ("Affine", "Convolution", "Deconvolution")
 """Types of layers that a batch normalization can be folded into."""
@@ -34,7 +45,12 @@ class Normalization(NamedTuple):
 
 def is_a(f: Function | None, *types: str) -> TypeGuard[Function]:
     """True if `f` is a function of one of these types."""
-    return f is not None and f.info.type_name in types
+    return f is not None and f.name in types
+
+
+def context_of(f: Function) -> numbered_context:
+    """Returns a context manager for a block that builds functions in the context of `f`."""
+    return numbered_context(f.context_number)
 
 
 def above(outputs: Iterable[Variable]) -> list[Function]:
@@ -53,7 +69,7 @@ def only_reader(f: Function) -> Function | None:
 
 def inputs_by_name(f: Function, inputs: Sequence[Variable]) -> dict[str, Any]:
     """The inputs of a batch normalization by name. Shift and scale are optional."""
-    args = f.info.args
+    args = f.args
     names = ["x", *(() if args["no_bias"] else ("beta",)), *(() if args["no_scale"] else ("gamma",))]
     found: dict[str, Any] = {"beta": None, "gamma": None}
     found.update(zip([*names, "mean", "variance"], inputs, strict=False))
@@ -64,7 +80,7 @@ def normalization(f: Function) -> Normalization:
     """Scale and shift of a batch normalization, from its running statistics."""
     given = inputs_by_name(f, f.inputs)
     beta, gamma, mean, variance = (_values(given[name]) for name in ("beta", "gamma", "mean", "variance"))
-    scale = (1 if gamma is None else gamma) / np.sqrt(variance + f.info.args["eps"])
+    scale = (1 if gamma is None else gamma) / np.sqrt(variance + f.args["eps"])
     return Normalization(scale, (0 if beta is None else beta) - mean * scale)
 
 
@@ -75,7 +91,7 @@ def _values(v: Variable | None) -> Any:
 
 def scaled(f: Function, by: NDArray[Any], outputs: bool) -> NDArray[np.float32]:
     """The weight of a layer multiplied by a factor for each output map, or for each input map."""
-    kind, args = f.info.type_name, f.info.args
+    kind, args = f.name, f.args
     w: NDArray[Any] = f.inputs[1].d
     if kind == "Affine":
         if outputs:

@@ -8,8 +8,7 @@ import numpy as np
 
 from ... import functions as F
 from ..._core import Variable, forward_all
-from ...context import context_scope
-from ...rewrite.patterns import above, is_a
+from ...rewrite.patterns import above, context_of, is_a
 from .array_function import WithoutGradient
 from .expansion import number_in
 from .tensors import dtype_of
@@ -217,7 +216,7 @@ def _hoisted(
     outer, found = {inner: x for x, inner in captured}, []
     for f in above(roots):
         element = f.inputs[0].parent if is_a(f, "Affine") else None
-        if not is_a(element, "Gather") or element.info.args["axis"] or element.info.args["batch_dims"]:
+        if not is_a(element, "Gather") or element.args["axis"] or element.args["batch_dims"]:
             continue
         array, place = element.inputs
         are_constant = all(x.parent is None and x not in inputs and x not in outer for x in f.inputs[1:])
@@ -225,9 +224,9 @@ def _hoisted(
             continue
         if array.shape[0] > 2 * n_steps:
             continue
-        with context_scope(f.context):
+        with context_of(f):
             bias = f.inputs[2] if len(f.inputs) == 3 else None
-            product = F.affine(outer[array], f.inputs[1], bias, base_axis=f.info.args["base_axis"] + 1)
+            product = F.affine(outer[array], f.inputs[1], bias, base_axis=f.args["base_axis"] + 1)
             inner = Variable(product.shape, need_grad=False)
             f.outputs[0].rewire_on(F.gather(inner, place, axis=0))
         found.append((product, inner))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._core import UnsupportedError, Variable, scope_auto_forward
-from ...context import context_scope
+from ...context import number_of, numbered_context
 from ...files.progress import each
 from ...modes import auto_forward
 from . import reading
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .tensors import Folder
     from .values import Row
 
-__all__ = ["Builder", "constant", "outputs_of"]
+__all__ = ["Builder", "Prepared", "constant", "outputs_of"]
 
 _MOVES = frozenset(
     [
@@ -56,7 +56,7 @@ _AT_INDICES = ("GatherElements", "Scatter", "ScatterElements")
 """Operators that also read what a node made their indices of by repeating elements, after their inputs."""
 
 
-class _Prepared:
+class Prepared:
     """The parts of a node that are equal in all graphs.
 
     Args:
@@ -68,20 +68,23 @@ class _Prepared:
         inputs: The names of its inputs.
         reads: The names of other values that it reads if there are any, after the inputs.
         outputs: The names of its outputs.
+        operator: The name of its operator.
         domain: The domain of its operator.
         has_graphs: True if it has inner graphs.
     """
 
-    __slots__ = ("attributes", "domain", "has_graphs", "inputs", "made", "outputs", "proto", "reads")
+    __slots__ = ("attributes", "domain", "has_graphs", "inputs", "made", "operator", "outputs", "proto", "reads")
 
     def __init__(self, proto: Any, attributes: dict[str, Any]) -> None:
         self.proto = proto
         self.attributes = attributes
         self.made: dict[str, Any] = {}
-        self.inputs = list(proto.input)
-        self.outputs = list(proto.output)
+        self.inputs: list[str] = proto.input[:]
+        self.outputs: list[str] = proto.output[:]
         self.reads: list[str] = []
-        self.domain: str = "" if proto.domain == "ai.onnx" else proto.domain
+        self.operator: str = proto.op_type
+        domain = proto.domain
+        self.domain: str = "" if domain == "ai.onnx" else domain
         self.has_graphs = reading.has_graphs(proto)
 
 
@@ -103,22 +106,25 @@ class Builder:
         self._graph = proto.graph
         self._folder = folder
         self._versions = reading.versions_of(proto)
-        self._prepared: dict[int, _Prepared] = {}
-        self._shared = SharedValues(proto.graph, constants)
+        # Nodes of inner graphs by their place in memory, and nodes of the graph of the model.
+        self._prepared: dict[int, Prepared] = {}
+        self._nodes = [Prepared(node, reading.attributes_of(node, folder)) for node in proto.graph.node]
+        self._shared = SharedValues(self._nodes, constants)
         self.at = 0
         self.folding: Folding | None = None
         self.watched: dict[str, Variable] = {}
         self._budget = Budget()
         repeated: dict[str, str] = {}
-        for at, node in enumerate(proto.graph.node):
-            held = self._prepare(node)
-            if node.op_type == "Constant" and held.domain == "" and len(held.outputs) == 1:
+        for at, held in enumerate(self._nodes):
+            if held.domain:
+                continue
+            if held.operator == "Constant" and len(held.outputs) == 1:
                 array = held.attributes.get("value")
                 if isinstance(array, np.ndarray) and array.dtype.kind in "fiub":
                     self._shared.hold(at, held.outputs[0], Value(array))
-            if held.domain == "" and node.op_type in _REPEATING:
+            elif held.operator in _REPEATING:
                 repeated[held.outputs[0]] = held.inputs[0]
-            elif held.domain == "" and node.op_type in _AT_INDICES and held.inputs[1] in repeated:
+            elif held.operator in _AT_INDICES and held.inputs[1] in repeated:
                 held.reads.append(repeated[held.inputs[1]])
 
     def build(
@@ -155,12 +161,12 @@ class Builder:
         """Marks the start of a call of the model: its budget of nodes is full again."""
         self._budget = Budget()
 
-    def _prepare(self, node: Any) -> _Prepared:
-        """Returns the parts of a node that are equal in all graphs."""
+    def _prepare(self, node: Any) -> Prepared:
+        """Returns the parts of a node of an inner graph that are equal in all graphs."""
         # The message is kept beside them, so that its place in memory names it; in a copy that is another.
         found = self._prepared.get(id(node))
         if found is None or found.proto is not node:
-            found = self._prepared[id(node)] = _Prepared(node, reading.attributes_of(node, self._folder))
+            found = self._prepared[id(node)] = Prepared(node, reading.attributes_of(node, self._folder))
         return found
 
     def _run(
@@ -176,31 +182,28 @@ class Builder:
 
         A definition has its own `versions` of operators.
         """
-        is_whole = graph is self._graph
-        nodes = graph.node[start:stop]
-        if not is_whole:
-            self._budget.take(len(nodes))
-        if not is_whole:
-            for node in nodes:
-                self._add(node, values, versions)
+        if graph is not self._graph:
+            self._budget.take(len(graph.node))
+            for node in graph.node:
+                self._add(self._parts(node, versions), values, versions)
             note_same(None)  # what an inner node noted does not hold for the outer one
             return
         values.update(self._shared.values)
-        for at, node in enumerate(each(nodes, "build ONNX") if not start else nodes, start):
+        nodes = self._nodes[start:stop]
+        for at, held in enumerate(each(nodes, "build ONNX") if not start else nodes, start):
             self.at = at
             if at in self._shared.nodes:
                 continue
-            if node.op_type == "Identity" and _is_computed_here(value := values.get(node.input[0])):
-                values[node.output[0]] = value  # without a copy
+            if held.operator == "Identity" and _is_computed_here(value := values.get(held.inputs[0])):
+                values[held.outputs[0]] = value  # without a copy
                 if following is not None:
-                    following.pass_on(node)
+                    following.pass_on(held.proto)
             elif following is None:
-                self._add(node, values, versions)
+                self._add(held, values, versions)
             else:
-                held = self._prepare(node)
-                with following.node(at, node, [*held.inputs, *held.reads], values):
-                    self._add(node, values, versions)
-            self._shared.note(at, node, values)
+                with following.node(at, held.proto, [*held.inputs, *held.reads], values):
+                    self._add(held, values, versions)
+            self._shared.note(at, held, values)
 
     def node(self, at: int, values: Mapping[str, Value | None]) -> Node:
         """A node of the model with its inputs.
@@ -209,7 +212,7 @@ class Builder:
             at: Index of the node.
             values: Values by name.
         """
-        return self._node(self._graph.node[at], values, None)
+        return self._with_inputs(self._nodes[at], values, None)
 
     def again(self, node: Node) -> list[Value]:
         """The outputs of a node with constant inputs.
@@ -258,23 +261,20 @@ class Builder:
         if not is_computed:
             return row.fold
         given = [value for value in node.inputs if value is not None]
-        return row.build if node.n_outputs == 1 and _precision(node, given) is _AS_IT_IS else None
+        return row.build if node.n_outputs == 1 and not _is_double(node, given) else None
 
-    def _node(self, node: Any, values: Mapping[str, Value | None], versions: Mapping[str, int] | None) -> Node:
-        """A node of a graph, or of an operator's definition, with its inputs."""
-        return self._with_inputs(self._parts(node, versions), values, versions)
-
-    def _parts(self, node: Any, versions: Mapping[str, int] | None) -> _Prepared:
-        """Returns the parts of a node of a graph, or of an operator's definition, that are equal in all graphs."""
-        return self._prepare(node) if versions is None else _Prepared(node, reading.attributes_of(node, self._folder))
+    def _parts(self, node: Any, versions: Mapping[str, int] | None) -> Prepared:
+        """Returns the parts of a node of an inner graph, or of a definition, that are equal in all graphs."""
+        return self._prepare(node) if versions is None else Prepared(node, reading.attributes_of(node, self._folder))
 
     def _with_inputs(
-        self, held: _Prepared, values: Mapping[str, Value | None], versions: Mapping[str, int] | None
+        self, held: Prepared, values: Mapping[str, Value | None], versions: Mapping[str, int] | None
     ) -> Node:
         """A prepared node with its inputs."""
         node, known = held.proto, self._versions if versions is None else versions
         inputs = [values[name] if name else None for name in held.inputs]
-        inputs += [values.get(name) for name in held.reads]
+        if held.reads:
+            inputs += [values.get(name) for name in held.reads]
         version = known.get(held.domain, 1)
         if not held.has_graphs:
             return Node(node, held.domain, held.attributes, inputs, version, made=held.made)
@@ -372,19 +372,18 @@ class Builder:
                 f"onnx.Model: node {name!r}, {held.operator}-{held.version} of shapes {shapes}: {error}"
             ) from error
 
-    def _add(self, node: Any, values: dict[str, Value | None], versions: Mapping[str, int] | None = None) -> None:
+    def _add(self, parts: Prepared, values: dict[str, Value | None], versions: Mapping[str, int] | None) -> None:
         """Builds a node of a graph, or of an operator's definition, and adds its outputs to the values."""
-        parts = self._parts(node, versions)
         held, outputs = self._with_inputs(parts, values, versions), parts.outputs
         made = self._made(held, self._versions if versions is None else versions)
         for name, value in zip(outputs, made, strict=False):
             if name:
                 values[name] = value
         if made and may_outgrow(made[0], held.operator):
-            self.watched[f"onnx.Model: {held.operator} {node.output[0]!r}"] = made[0].variable
+            self.watched[f"onnx.Model: {held.operator} {outputs[0]!r}"] = made[0].variable
         for name in outputs[len(made) :]:
             if name:
-                raise held.unsupported(f"expected {len(made)} outputs, got {len(node.output)}")
+                raise held.unsupported(f"expected {len(made)} outputs, got {len(outputs)}")
 
     def _defined(self, held: Node, versions: Mapping[str, int]) -> list[Value]:
         """The outputs of a node whose operator is defined by other operators."""
@@ -411,12 +410,10 @@ def _is_computed_here(value: Value | None) -> bool:
 
 
 _FLOAT64 = np.dtype(np.float64)
-_AS_IT_IS: AbstractContextManager[Any] = nullcontext()
-"""A context manager that keeps the current context."""
 
 
-def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any]:
-    """The context of a node: double precision for float64, and for integers of 16 bits and more.
+def _is_double(node: Node, given: Sequence[Value]) -> bool:
+    """True if a node computes in double precision: for float64, and for integers of 16 bits and more.
 
     Float32 rounds integers from 2^24 on. Casts of integers to narrower floats keep the default precision.
     """
@@ -431,7 +428,7 @@ def _precision(node: Node, given: Sequence[Value]) -> AbstractContextManager[Any
     if not has_reals and node.operator == "Cast":
         to = reading.dtype_of(node.get("to"))
         has_reals, is_double = to.kind == "f", to == _FLOAT64
-    return context_scope(DOUBLE) if (is_double if has_reals else is_wide) else _AS_IT_IS
+    return is_double if has_reals else is_wide
 
 
 @contextmanager
@@ -475,6 +472,9 @@ def _moved_words(node: Node, row: Row) -> list[Value]:
     return [Words(value, first.vocabulary) for value in _apply(inner, row)]
 
 
+_DOUBLE = number_of(DOUBLE)
+"""The engine's number for the context that computes in float64."""
+
 _NO_SOURCES: frozenset[str] = frozenset()
 """The sources of a value that no other value leads to."""
 
@@ -496,22 +496,24 @@ def _apply(node: Node, row: Row) -> list[Value]:
             sources = sources | held.sources if sources else held.sources
     if row.fold is not None and is_known:
         made = row.fold(node)
-    else:
-        with _precision(node, given):
+    elif _is_double(node, given):
+        with numbered_context(_DOUBLE):
             made = row.build(node)
+    else:
+        made = row.build(node)
     if is_known and isinstance(made, np.ndarray) and made.dtype.kind == "O":
         return [words_of(made)]
     if is_known and isinstance(made, np.ndarray) and made.flags.c_contiguous:  # it is in memory as it is
         return [Value(made, sources=sources)]
     default = row.dtype if row.dtype is not None else given[0].dtype if given else np.dtype(np.float32)
-    outputs = []
+    outputs, n_bytes = [], sum([held.n_bytes for held in given])
     for content in made if isinstance(made, (tuple, list)) else [made]:
         value = content if isinstance(content, Value) else None
         if value is None:
             value = Value(content, default if isinstance(content, Variable) else None, sources=sources)
         elif value.is_computed:
             value.sources |= sources
-        check_size(sum([held.n_bytes for held in given], value.n_bytes))
+        check_size(n_bytes + value.n_bytes)
         if is_known and value.is_computed:
             value = _folded(value)
         outputs.append(value)

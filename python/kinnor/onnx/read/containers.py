@@ -15,7 +15,7 @@ from ..._core import ArgumentError, CallError, ShapeError, UnsupportedError, Var
 from .values import OnnxError, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 

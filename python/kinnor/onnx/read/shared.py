@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .containers import Absent, Items, Maps, Words
-from .tensors import has_graphs
 from .values import Value, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from ..._core import Variable
+    from .building import Prepared
 
 __all__ = ["SharedValues"]
 
@@ -33,7 +33,7 @@ class SharedValues:
     """Outputs of nodes whose inputs are constants of the model, by name.
 
     Args:
-        graph: The `GraphProto`.
+        nodes: The nodes of the model.
         constants: The initializers by name. Parameters are among them; they are no constants.
 
     Attributes:
@@ -41,11 +41,11 @@ class SharedValues:
         nodes: Indices of the nodes.
     """
 
-    def __init__(self, graph: Any, constants: Mapping[str, Value]) -> None:
+    def __init__(self, nodes: Iterable[Prepared], constants: Mapping[str, Value]) -> None:
         self.values: dict[str, Value] = {}
         self.nodes: set[int] = set()
         self._constants = {name: value for name, value in constants.items() if value.known}
-        self._fitting = [_fits(node) for node in graph.node]
+        self._fitting = [not node.has_graphs and node.operator not in _RANDOM for node in nodes]
 
     def hold(self, at: int, name: str, value: Value) -> None:
         """Takes the output of a node without inputs.
@@ -58,20 +58,21 @@ class SharedValues:
         self.values[name] = _without_array(value)
         self.nodes.add(at)
 
-    def note(self, at: int, node: Any, values: dict[str, Value | None]) -> None:
+    def note(self, at: int, node: Prepared, values: dict[str, Value | None]) -> None:
         """Takes the outputs of a node if they depend on constants of the model only.
 
         Args:
             at: Index of the node.
-            node: The `NodeProto`.
+            node: The node.
             values: Values by name.
         """
         if not self._fitting[at]:
             return
-        if not all(not name or name in self.values or name in self._constants for name in node.input):
-            self._fitting[at] = False
-            return
-        made = {name: values.get(name) for name in node.output if name}
+        for name in node.inputs:
+            if name and name not in self.values and name not in self._constants:
+                self._fitting[at] = False
+                return
+        made = {name: values.get(name) for name in node.outputs if name}
         if not all(value is not None and _is_held(value) for value in made.values()):
             return
         for name, value in made.items():
@@ -82,11 +83,6 @@ class SharedValues:
         """The variables of the constants, as far as graphs read them."""
         held = [*self._constants.values(), *self.values.values()]
         return [value._variable for value in held if value._variable is not None]
-
-
-def _fits(node: Any) -> bool:
-    """True if the outputs of a node follow from its explicit inputs."""
-    return node.op_type not in _RANDOM and not has_graphs(node)
 
 
 def _is_held(value: Value) -> bool:

@@ -154,7 +154,7 @@ class StaticGraph:
             for f in readers.get(path.pop(), ()):
                 if f in found:
                     continue
-                if f.info.type_name not in _MOVES:
+                if f.name not in _MOVES:
                     return False
                 found.add(f)
                 path += f.outputs

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
-from ...context import context_scope
-from ..patterns import is_a
+from ..patterns import context_of, is_a
 from .elementwise import EACH, MOVES, framed, table_of
 from .layers import COUNTED, LAYERS, Product, numbers
 from .levels import SIGNED, Levels, Scale, Target, constant, is_constant, is_dynamic, value_of
@@ -62,7 +61,7 @@ class IntegerLayers:
             return False
         self.given, kept = set(inputs), set(outputs)
         for f in order:
-            kind = f.info.type_name
+            kind = f.name
             if kind == "QuantizeLinear":
                 self._quantize(f)
             elif kind == "DequantizeLinear":
@@ -120,7 +119,7 @@ class IntegerLayers:
     def _quantize(self, f: Function) -> None:
         """Converts a `QuantizeLinear`: its levels are computed from levels if possible, else by quantizing."""
         x, step, zero = f.inputs
-        args, y = f.info.args, f.outputs[0]
+        args, y = f.args, f.outputs[0]
         if is_constant(x, self.given) or step.size != 1 or zero.size != 1:
             return
         if args["round_mode"] != "HALF_TO_EVEN" or args["narrow_range"]:
@@ -149,13 +148,13 @@ class IntegerLayers:
     def _move(self, f: Function) -> None:
         """Converts a function that moves or selects levels."""
         levels, shift = self._levels[f.inputs[0]]
-        found = MOVES[f.info.type_name](levels, f)
+        found = MOVES[f.name](levels, f)
         if found is not None:
             self._note(f.outputs[0], found, shift)
 
     def _frame(self, f: Function) -> None:
         """Converts a `Pad` of dequantized numbers: by zeros, or by -inf before max pooling."""
-        levels, y, args = self._numbers[f.inputs[0]], f.outputs[0], f.info.args
+        levels, y, args = self._numbers[f.inputs[0]], f.outputs[0], f.args
         if levels.given is not None or args["mode"] != "constant":
             return
         if args["constant_value"] == 0:
@@ -185,9 +184,9 @@ class IntegerLayers:
             return own.mapped(kept)
         found = None
         if is_a(layer, *LAYERS):
-            found = LAYERS[layer.info.type_name](self, layer, kept)
+            found = LAYERS[layer.name](self, layer, kept)
         elif is_a(layer, *MOVES):  # quantize before the move
-            found = MOVES[layer.info.type_name](self._computed(layer.inputs[0], kept), layer)
+            found = MOVES[layer.name](self._computed(layer.inputs[0], kept), layer)
         if found is None:
             found = table_of(self, x, target)
         if found is None:
@@ -198,15 +197,15 @@ class IntegerLayers:
     def _bounded(self, x: Variable, target: Target) -> tuple[Variable, Target]:
         """Strips clipping functions from `x`. Returns the unclipped variable, and the target with these bounds."""
         f = x.parent
-        if f is None or f.info.type_name not in _BOUNDS:
+        if f is None or f.name not in _BOUNDS:
             return x, target
         inner, *other = f.inputs
         if other and is_constant(inner, self.given):
             inner, other = other[0], [inner]
-        number = self.value(other[0]) if other else np.array(f.info.args.get("val", 0.0))
+        number = self.value(other[0]) if other else np.array(f.args.get("val", 0.0))
         if number is None or number.size != 1 or inner.shape != x.shape:
             return x, target
-        least, most = _BOUNDS[f.info.type_name]
+        least, most = _BOUNDS[f.name]
         own = float(number.item())
         return self._bounded(inner, target.within(own if least is None else least, own if most is None else most))
 
@@ -229,14 +228,16 @@ class IntegerLayers:
 
     def _count(self, f: Function, outputs: set[Variable]) -> None:
         """Converts a layer with float readers, if it has an integer version."""
+        if not any(x in self._numbers or x in self._products or x in self._last for x in f.inputs):
+            return
         y = f.outputs[0]
         if y not in outputs and all(is_a(reader, "QuantizeLinear") for reader in y.function_references):
             return
-        with context_scope(f.context):
+        with context_of(f):
             found = numbers(self, f)
         if isinstance(found, Product):
             self._products[y] = found
-            with context_scope(f.context):
+            with context_of(f):
                 is_image, found = found.window is not None, found.numbers
                 found = self._put_first(y, found) if is_image else found
         elif found is None:
@@ -257,5 +258,5 @@ class IntegerLayers:
         if any(x.shape != y.shape if x in self._last else x.size != 1 for x in inputs):
             return None
         held = [self._last[x] if x in self._last else F.reshape(x, (1, 1, 1, 1)) for x in inputs]
-        with context_scope(f.context):
-            return self._put_first(y, EACH[f.info.type_name](*held))
+        with context_of(f):
+            return self._put_first(y, EACH[f.name](*held))

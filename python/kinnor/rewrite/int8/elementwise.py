@@ -108,10 +108,10 @@ def _rebuild(
     if x.size == 1 and (value := graph.value(x)) is not None:
         found[x] = constant(np.reshape(value, (1,)), np.float32)
         return found[x]
-    if f is None or f.info.type_name not in _ELEMENTWISE or tuple(x.shape) != shape or len(found) > _MOST:
+    if f is None or f.name not in _ELEMENTWISE or tuple(x.shape) != shape or len(found) > _MOST:
         raise _NotElementwise
     inputs = [_rebuild(graph, v, shape, found, sources) for v in f.inputs]
-    found[x] = getattr(F, _names()[f.info.type_name])(*inputs, **f.info.args)
+    found[x] = getattr(F, _names()[f.name])(*inputs, **f.args)
     return found[x]
 
 
@@ -121,7 +121,7 @@ _LAST = (0, 3, 1, 2)
 
 def _max_pooling(x: Levels, f: Function) -> Levels | None:
     """The rule of `MaxPooling`."""
-    args = f.info.args
+    args = f.args
     if f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"] or not args["ignore_border"]:
         return None
     kernel, stride, pad = (list(args[key]) for key in ("kernel", "stride", "pad"))
@@ -130,7 +130,7 @@ def _max_pooling(x: Levels, f: Function) -> Levels | None:
 
 def _slice(x: Levels, f: Function) -> Levels | None:
     """The rule of `Slice`: one axis, step 1."""
-    shape, args = f.inputs[0].shape, f.info.args
+    shape, args = f.inputs[0].shape, f.args
     bounds = zip(args["start"], args["stop"], args["step"], strict=True)
     cuts = [range(n)[slice(*at)] for n, at in zip(shape, bounds, strict=True)]
     axes = [axis for axis, (cut, n) in enumerate(zip(cuts, shape, strict=True)) if cut != range(n)]
@@ -144,7 +144,7 @@ def _slice(x: Levels, f: Function) -> Levels | None:
 
 def _transpose(x: Levels, f: Function) -> Levels:
     """The rule of `Transpose`."""
-    return x.like(plain=F.transpose_uint8(x.plain, list(f.info.args["axes"])))
+    return x.like(plain=F.transpose_uint8(x.plain, list(f.args["axes"])))
 
 
 def framed(x: Levels, f: Function, level: int) -> Levels:
@@ -155,7 +155,7 @@ def framed(x: Levels, f: Function, level: int) -> Levels:
         f: The `Pad` function of the numbers.
         level: The level to pad with.
     """
-    widths = [0] * (2 * f.inputs[0].ndim - len(f.info.args["pad_width"])) + list(f.info.args["pad_width"])
+    widths = [0] * (2 * f.inputs[0].ndim - len(f.args["pad_width"])) + list(f.args["pad_width"])
     if x.is_last:
         widths = [w for axis in (0, 2, 3, 1) for w in widths[2 * axis : 2 * axis + 2]]
         return x.like(last=F.pad_uint8(x.last, widths, level))
@@ -165,7 +165,7 @@ def framed(x: Levels, f: Function, level: int) -> Levels:
 MOVES: dict[str, Callable[[Levels, Function], Levels | None]] = {
     "Identity": lambda x, _: x,
     "MaxPooling": _max_pooling,
-    "Reshape": lambda x, f: x.like(plain=F.reshape(x.plain, f.info.args["shape"])),
+    "Reshape": lambda x, f: x.like(plain=F.reshape(x.plain, f.args["shape"])),
     "Slice": _slice,
     "Transpose": _transpose,
 }

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ... import functions as F
-from ...context import context_scope
-from ..patterns import is_a, normalization
+from ..patterns import context_of, is_a, normalization
 from .elementwise import joined
 from .levels import Levels, Weights, constant, weights_of
 
@@ -40,7 +39,7 @@ def _bias(graph: IntegerLayers, f: Function, unit: Any, n: int) -> Any:
 
 def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     """The rule of `Convolution`: two spatial axes, not grouped or depthwise."""
-    x, args, w = graph.of(f.inputs[0]), f.info.args, f.inputs[1]
+    x, args, w = graph.of(f.inputs[0]), f.args, f.inputs[1]
     weights = weights_of(w, graph.given)
     if x is None or x.given or weights is None or w.ndim != 4 or args["base_axis"] != 1:
         return None
@@ -73,7 +72,7 @@ def _convolution(graph: IntegerLayers, f: Function, target: Target) -> Levels | 
 
 def _images(graph: IntegerLayers, f: Function) -> Product | None:
     """The arguments of a convolution with float results, of images whose scale the graph computes."""
-    x, args, w = graph.of(f.inputs[0]), f.info.args, f.inputs[1]
+    x, args, w = graph.of(f.inputs[0]), f.args, f.inputs[1]
     weights = weights_of(w, graph.given)
     if x is None or not x.given or weights is None or w.ndim != 4 or len(f.inputs) > 2 or args["channel_last"]:
         return None
@@ -104,7 +103,7 @@ def _whole_bias(graph: IntegerLayers, f: Function, bias: Variable, n: int) -> Va
     is_double = any("double" in name for name in f.context.backend)
     if not is_double or bias.size != n or n == 1 or bias.ndim < 3 or bias.shape[-3] != n:
         return None
-    with context_scope(f.context):
+    with context_of(f):
         # Casts saturate. NaN stands for no integer.
         kept = F.maximum_scalar(F.minimum_scalar(bias, float((1 << 31) - 1)), float(-(1 << 31)))
         found: Variable = F.reshape(F.where(F.equal(kept, kept), kept, F.constant(0.0, kept.shape)), (n,))
@@ -113,10 +112,10 @@ def _whole_bias(graph: IntegerLayers, f: Function, bias: Variable, n: int) -> Va
 
 def _matrix(graph: IntegerLayers, f: Function) -> Weights | None:
     """The quantized weight matrix of `Affine` or a two-dimensional `BatchMatmul`, as (inputs, outputs)."""
-    args, w = f.info.args, f.inputs[1]
+    args, w = f.args, f.inputs[1]
     if w.ndim != 2:
         return None
-    if f.info.type_name == "Affine":
+    if f.name == "Affine":
         return weights_of(w, graph.given) if args["base_axis"] % f.inputs[0].ndim == f.inputs[0].ndim - 1 else None
     weights = weights_of(w, graph.given)
     if weights is None or args["transpose_a"] or f.inputs[0].ndim != 2:
@@ -182,14 +181,14 @@ def _affine(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
 def _columns(x: Variable, transposes: bool) -> tuple[Variable, bool]:
     """The source of transposed matrices, and the argument `transpose_b` that the product then needs."""
     f, last = x.parent, x.ndim - 1
-    if is_a(f, "TransposeUint8") and list(f.info.args["axes"]) == [*range(last - 1), last, last - 1]:
+    if is_a(f, "TransposeUint8") and list(f.args["axes"]) == [*range(last - 1), last, last - 1]:
         return f.inputs[0], not transposes
     return x, transposes
 
 
 def _matrices(graph: IntegerLayers, f: Function, target: Target | None) -> Variable | None:
     """The batched product of two quantized arrays: quantized, or float without a target."""
-    (a, b), args = map(graph.of, f.inputs), f.info.args
+    (a, b), args = map(graph.of, f.inputs), f.args
     if a is None or b is None or a.given or b.given or args["transpose_a"]:
         return None
     right, transposes = _columns(b.plain, args["transpose_b"])
@@ -272,7 +271,7 @@ def _by_channel(x: Levels, n_axes: int, axis: int, scale: Any, shift: Any, targe
 def _normalization(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     """The rule of `BatchNormalization` by running statistics."""
     x, held = graph.of(f.inputs[0]), f.inputs[1:]
-    args, n = f.info.args, f.outputs[0].ndim
+    args, n = f.args, f.outputs[0].ndim
     if x is None or x.given or args["batch_stat"] or len(args["axes"]) != 1:
         return None
     if any(graph.value(v) is None for v in held):
@@ -349,7 +348,7 @@ def _average(x: Levels, kernel: Sequence[int], stride: Sequence[int] | None, tar
 
 def _mean(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     """The rule of `Mean` over both spatial axes."""
-    x, args = graph.of(f.inputs[0]), f.info.args
+    x, args = graph.of(f.inputs[0]), f.args
     if x is None or x.given or f.inputs[0].ndim != 4 or sorted(args["axes"]) != [2, 3] or not args["keep_dims"]:
         return None
     return _average(x, f.inputs[0].shape[2:], None, target)
@@ -357,7 +356,7 @@ def _mean(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
 
 def _average_pooling(graph: IntegerLayers, f: Function, target: Target) -> Levels | None:
     """The rule of `AveragePooling` without padding."""
-    x, args = graph.of(f.inputs[0]), f.info.args
+    x, args = graph.of(f.inputs[0]), f.args
     if x is None or x.given or f.inputs[0].ndim != 4 or len(args["kernel"]) != 2 or args["channel_last"]:
         return None
     if any(args["pad"]) or not args["ignore_border"]:
@@ -370,7 +369,7 @@ def _concatenation(graph: IntegerLayers, f: Function, target: Target) -> Levels 
     held = [levels for x in f.inputs if (levels := graph.of(x)) is not None and levels.given is None]
     if len(held) < len(f.inputs):
         return None
-    return joined([x.mapped(target) for x in held], f.info.args["axis"] % f.outputs[0].ndim)
+    return joined([x.mapped(target) for x in held], f.args["axis"] % f.outputs[0].ndim)
 
 
 LAYERS: dict[str, Callable[[IntegerLayers, Function, Target], Levels | None]] = {

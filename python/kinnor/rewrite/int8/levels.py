@@ -265,7 +265,7 @@ def is_constant(x: Variable, given: Container[Variable]) -> bool:
     f = x.parent
     if f is None:
         return x not in given
-    return f.info.type_name in _COMPUTED and all(is_constant(v, given) for v in f.inputs)
+    return f.name in _COMPUTED and all(is_constant(v, given) for v in f.inputs)
 
 
 def value_of(x: Variable, given: Container[Variable]) -> NDArray[Any] | None:
@@ -290,10 +290,10 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
         given: The inputs of the graph.
     """
     f = x.parent
-    if f is not None and f.info.type_name == "Transpose":
+    if f is not None and f.name == "Transpose":
         found = weights_of(f.inputs[0], given)
-        return None if found is None else found.transposed(list(f.info.args["axes"]))
-    if f is None or f.info.type_name != "DequantizeLinear":
+        return None if found is None else found.transposed(list(f.args["axes"]))
+    if f is None or f.name != "DequantizeLinear":
         return None
     held = f.inputs[0]
     is_held = held.parent is None and held not in given
@@ -302,7 +302,7 @@ def weights_of(x: Variable, given: Container[Variable]) -> Weights | None:
     if levels is None or step is None or zero is None:
         return None
     if is_a(held.parent, "QuantizeLinear"):
-        levels = levels.astype(np.int8 if held.parent.info.args["dtype"] == 1 else np.uint8)
+        levels = levels.astype(np.int8 if held.parent.args["dtype"] == 1 else np.uint8)
     if levels.dtype not in (np.int8, np.uint8):
         return None
     zero = zero.astype(np.int64)
@@ -369,7 +369,7 @@ def _is_same(a: Variable, b: Variable, same: dict[Variable, Variable]) -> bool:
     if a in same or a == b:
         return same.get(a, a) == b
     f, g = a.parent, b.parent
-    if f is None or g is None or f.info.type_name != g.info.type_name or f.info.args != g.info.args:
+    if f is None or g is None or f.name != g.name or f.args != g.args:
         return False
     if len(f.inputs) != len(g.inputs):
         return False

@@ -319,14 +319,14 @@ def _is_not_negative(x: Variable, depth: int = 6) -> bool:
     f, below = x.parent, depth - 1
     if f is None:
         return x.size == 1 and not x.need_grad and bool((x.d >= 0).all())
-    kind = f.info.type_name
+    kind = f.name
     if kind in _NOT_NEGATIVE or (kind == "Mul2" and f.inputs[0] == f.inputs[1]):
         return True
     if not depth:
         return False
-    if kind == "PowScalar" and float(f.info.args["val"]) % 2 == 0:
+    if kind == "PowScalar" and float(f.args["val"]) % 2 == 0:
         return True
-    if kind in ("AddScalar", "MulScalar") and float(f.info.args["val"]) < 0:
+    if kind in ("AddScalar", "MulScalar") and float(f.args["val"]) < 0:
         return False
     return kind in _KEEPS_SIGN and all(_is_not_negative(y, below) for y in f.inputs)
 

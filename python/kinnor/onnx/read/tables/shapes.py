@@ -129,8 +129,8 @@ def _transpose(node: Node) -> Variable:
     """Builds `Transpose`. Two transposes that cancel, as around recurrent layers, are both left out."""
     x, axes = node.x(), _axes(node)
     before = x.parent
-    if before is not None and before.info.type_name == "Transpose":
-        is_undone = [before.info.args["axes"][axis] for axis in axes] == sorted(axes)
+    if before is not None and before.name == "Transpose":
+        is_undone = [before.args["axes"][axis] for axis in axes] == sorted(axes)
         if is_undone and before.inputs[0].parent is not None:
             return before.inputs[0]
     return F.transpose(x, axes) if axes else F.identity(x)
