@@ -191,7 +191,7 @@ class Folding:
         follows: dict[Variable, tuple[int, int] | None] = {}
         left = []
         for f, kind in zip(order, kinds, strict=True):
-            if kind in _FOLDABLE and self._is_foldable(f, follows):
+            if kind in _FOLDABLE and self._is_foldable(f, kind, follows):
                 name = self._name(f, follows)
                 follows.update((y, None if name is None else (name, i)) for i, y in enumerate(f.outputs))
             else:
@@ -215,15 +215,16 @@ class Folding:
                 x.data = first.data
         return left
 
-    def _is_foldable(self, f: Function, follows: Container[Variable]) -> bool:
+    def _is_foldable(self, f: Function, kind: str, follows: Container[Variable]) -> bool:
         """True if a function depends on constants only, and its outputs are not too large to keep."""
-        inputs, outputs = f.inputs, f.outputs
+        inputs = f.inputs
         for x in inputs:
             if x not in follows and not self._is_constant(x):
                 return False
+        outputs = f.outputs
         if not inputs or any(y in self._kept for y in outputs):
             return False
-        small = 1 << 12 if is_a(f, *_REPEATING) else _SMALL
+        small = 1 << 12 if kind in _REPEATING else _SMALL
         return sum(y.size for y in outputs) <= max(_MOST_GROWTH * sum(x.size for x in inputs), small)
 
     def _name(self, f: Function, follows: Mapping[Variable, tuple[int, int] | None]) -> int | None:
@@ -251,8 +252,8 @@ class Folding:
         held = [*layer.inputs[1:], *f.inputs[1:]]
         if not all(map(self._is_constant, held)) or layer.inputs[1].data.dtype != np.float32:
             return
-        name = "affine" if is_a(layer, "Affine") else "convolution"
-        key, found = self._cached((name, repr(layer.args), repr(f.args)), held)
+        name, args = "affine" if is_a(layer, "Affine") else "convolution", layer.args
+        key, found = self._cached((name, repr(args), repr(f.args)), held)
         if found is None:
             self._read(held)
             how = normalization(f)
@@ -264,13 +265,13 @@ class Folding:
             if key is not None:
                 self._made[key] = found
         with context_of(f):
-            f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **layer.args))
+            f.outputs[0].rewire_on(getattr(F, name)(layer.inputs[0], *found, **args))
 
     def _use_scalar(self, f: Function) -> None:
         """Replaces a binary function with a constant of one element by its scalar form, which reads one array less."""
-        for i, function in zip((1, 0), _SCALAR_FORMS[f.name], strict=True):
-            x, number = f.inputs[1 - i], f.inputs[i]
-            fits = number.size == 1 and x.shape == f.outputs[0].shape and self._is_constant(number)
+        a, b = f.inputs
+        for x, number, function in zip((a, b), (b, a), _SCALAR_FORMS[f.name], strict=True):
+            fits = number.size == 1 and self._is_constant(number) and x.shape == f.outputs[0].shape
             if function is not None and fits and not self._is_constant(x):
                 self._read([number])
                 with context_of(f):
@@ -338,9 +339,10 @@ class Folding:
 
     def _reshape_in_place(self, f: Function) -> None:
         """Makes a reshape in place, unless its input or output is one of the graph."""
-        if f.inputs[0].parent is not None and f.outputs[0] not in self._kept and not f.args["inplace"]:
+        (x,), (y,), args = f.inputs, f.outputs, f.args
+        if x.parent is not None and y not in self._kept and not args["inplace"]:
             with context_of(f):
-                f.outputs[0].rewire_on(F.reshape(f.inputs[0], f.args["shape"]))
+                y.rewire_on(F.reshape(x, args["shape"]))
 
 
 def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | None:
@@ -413,12 +415,13 @@ def _fuse_modulated_convolution(f: Function, left: Sequence[Function], kept: Con
 
     It scales the weight instead of the input. This is done if the positions outnumber the output channels.
     """
-    if not is_a(f, "Convolution") or f.args["channel_last"] or f.inputs[0] in kept:
+    if not is_a(f, "Convolution"):
         return
-    (scaled, w, *rest), channels = f.inputs, f.args["base_axis"] + 1
+    scaled, w, *rest = f.inputs
     product = scaled.parent
-    if not is_a(product, "Mul2") or w.size != prod(w.shape[:2]):
+    if not is_a(product, "Mul2") or scaled in kept or w.size != prod(w.shape[:2]) or f.args["channel_last"]:
         return
+    channels = f.args["base_axis"] + 1
     if set(scaled.function_references).intersection(left) != {f}:
         return
     for x, scale in (product.inputs, product.inputs[::-1]):

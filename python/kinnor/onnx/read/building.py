@@ -490,7 +490,7 @@ def _apply(node: Node, row: Row) -> list[Value]:
         note_lengths()
     is_known, sources = True, _NO_SOURCES
     for held in (*given, *node.captured) if node.captured else given:
-        if not held.known:
+        if is_known and not held.known:
             is_known = False
         if held.sources and held.sources is not sources:
             sources = sources | held.sources if sources else held.sources

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Folder", "array_of", "attributes_of", "dtype_of", "has_graphs", "onnx_package"]
 
 
-_NUMBERS = {1: "float_data", 6: "int32_data", 7: "int64_data", 11: "double_data"}
+_SMALL = (2, 3, 4, 5, 9)
+"""Element types that are kept as int32, where they are no bytes: integers of 8 and 16 bits, and truth values."""
+
+_NUMBERS = {1: "float_data", 7: "int64_data", 11: "double_data", **dict.fromkeys((*_SMALL, 6), "int32_data")}
 """The fields of numbers that are no bytes, by element type."""
 
 _STRING = 8
@@ -123,7 +126,7 @@ def array_of(tensor: Any, folder: Folder | None, content: bytes | None = None) -
         return np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape).astype(dtype)
     numbers = getattr(tensor, _NUMBERS[kind]) if kind in _NUMBERS and given is None else ()
     if size and len(numbers) == size:
-        return np.array(numbers, dtype).reshape(shape)
+        return np.array(numbers, np.int32 if kind in _SMALL else dtype).astype(dtype, copy=False).reshape(shape)
     try:
         return np.asarray(onnx_package("onnx.load").numpy_helper.to_array(tensor))
     except Exception as error:
@@ -200,8 +203,8 @@ _FIELDS: dict[int, Callable[[Any], Any]] = {
     1: lambda held: held.f,
     2: lambda held: held.i,
     3: lambda held: held.s.decode(errors="replace"),
-    6: lambda held: list(held.floats),
-    7: lambda held: list(held.ints),
+    6: lambda held: held.floats[:],
+    7: lambda held: held.ints[:],
     8: lambda held: [text.decode(errors="replace") for text in held.strings],
 }
 """Readers of attributes with numbers and strings, by the type of the attribute."""

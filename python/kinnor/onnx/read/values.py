@@ -229,6 +229,11 @@ class Value:
     """
 
     has_lengths = False
+    _array: NDArray[Any] | None = None
+    _variable: Variable | None = None
+    _moved: Variable | None = None
+    _is_parameter = False
+    _restore: Callable[[list[Variable]], None] | None = None
 
     def __init__(
         self,
@@ -238,17 +243,15 @@ class Value:
         sources: frozenset[str] = frozenset(),
         restore: Callable[[list[Variable]], None] | None = None,
     ) -> None:
-        self._array: NDArray[Any] | None = None
-        self._variable: Variable | None = None
         if isinstance(content, Variable):
             self._variable = content
             self.dtype: np.dtype[Any] = np.dtype(dtype)
         else:
             self._array = np.asarray(content)
-            self.dtype = np.dtype(content.dtype if dtype is None else dtype)
-        self._is_parameter = is_parameter
-        self._restore = restore
-        self._moved: Variable | None = None
+            self.dtype = self._array.dtype if dtype is None else np.dtype(dtype)
+        if is_parameter:
+            self._is_parameter = True
+            self._restore = restore
         self.sources = sources
 
     @property
@@ -401,10 +404,14 @@ class Node:
         self.attributes = attributes
         self.inputs = inputs
         self.version = version
-        self.n_outputs = len(proto.output)
         self.run = run
         self.captured = captured
         self.scope = scope
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of its outputs."""
+        return len(self.proto.output)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """Returns an object that follows from attributes and constants alone: all graphs of a model share it.

@@ -6,6 +6,7 @@ Signed levels are stored as unsigned ones, shifted by 128, because kernels exist
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -344,6 +345,13 @@ def dynamic_parameters(x: Variable) -> tuple[Variable, Variable]:
     return scale, rounded(F.minimum_scalar(F.maximum_scalar(-least / scale, 0.0), 255.0))
 
 
+@cache
+def _dynamic(n_axes: int) -> tuple[Variable, tuple[Variable, Variable]]:
+    """An array with this number of axes, and its `dynamic_parameters`."""
+    like = Variable((1,) * n_axes)
+    return like, dynamic_parameters(like)
+
+
 def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
     """True if the graph computes scale and zero point by `dynamic_parameters` of `x`.
 
@@ -354,8 +362,9 @@ def is_dynamic(x: Variable, scale: Variable, zero: Variable) -> bool:
     """
     if not is_a(scale.parent, "Add2") or zero.parent is None:
         return False
-    same = {x: x}
-    return all(_is_same(a, b, same) for a, b in zip((scale, zero), dynamic_parameters(x), strict=True))
+    like, parameters = _dynamic(x.ndim)
+    same = {x: like}
+    return all(_is_same(a, b, same) for a, b in zip((scale, zero), parameters, strict=True))
 
 
 def _is_same(a: Variable, b: Variable, same: dict[Variable, Variable]) -> bool:
