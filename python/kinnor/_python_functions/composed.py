@@ -140,8 +140,8 @@ def entries(name: str, given: int | Iterable[int | None] | None) -> list[int | N
     """The argument `start`, `stop` or `step` of `slice` as a checked list."""
     if given is None:
         return None
-    found = list(given) if isinstance(given, Iterable) else [given]
-    whole = [None if entry is None else as_whole(entry) for entry in found]
+    found = list(given) if isinstance(given, (list, tuple, Iterable)) else [given]
+    whole = [entry if entry is None or type(entry) is int else as_whole(entry) for entry in found]
     if all((entry is None) == (n is None) for entry, n in zip(found, whole, strict=True)):
         return whole
     raise CallError(f"slice: expected `{name}` to be integers or None, got {given!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -375,10 +376,9 @@ def _type_name(kind: Any) -> str:
     return ""
 
 
+@cache
 def _element_name(element_type: int) -> str:
     """Returns ONNX's name of an element type."""
-    from .tensors import onnx_package
-
     onnx = onnx_package("onnx.load")
     if not element_type or element_type not in onnx.TensorProto.DataType.values():
         return ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..._core import Variable
     from .building import Prepared
 
-__all__ = ["SharedValues"]
+__all__ = ["HeldValue", "SharedValues"]
 
 _LARGE = 1 << 16
 """Constants of floats from this size in bytes on are held as variables only, not as arrays, too."""
@@ -90,7 +90,7 @@ def _is_held(value: Value) -> bool:
     return value.known and not isinstance(value, (Absent, Items, Maps, Words))
 
 
-class _HeldValue(Value):
+class HeldValue(Value):
     """A constant that is held as a variable.
 
     Args:
@@ -119,4 +119,4 @@ class _HeldValue(Value):
 def _without_array(value: Value) -> Value:
     """A constant without its array, if that is large and a variable holds the same numbers."""
     is_large = value.dtype.kind == "f" and value.dtype.itemsize <= 4 and value.n_bytes >= _LARGE
-    return _HeldValue(value) if is_large else value
+    return HeldValue(value) if is_large else value

@@ -17,6 +17,7 @@ from ...files.progress import each
 from ..read import reading
 from ..read.building import constant
 from ..read.message import TensorFile
+from ..read.shared import HeldValue
 from ..read.trained import Uses, constant_nodes
 from ..read.values import OnnxError, Value
 
@@ -116,17 +117,22 @@ def _checksum(values: NDArray[Any]) -> int:
     return crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
 
+_HELD = {1: np.dtype(np.float32), 2: np.dtype(np.uint8), 3: np.dtype(np.int8)}
+"""Element types of tensors in the file that variables hold as they are."""
+
+
 def _space_of(tensor: Any, place: tuple[int, int] | None) -> Variable | None:
-    """A variable for a tensor of float32 that was left in the file as a variable has it, else None."""
-    if place is None or tensor.data_type != _FLOAT or sys.byteorder != "little":
+    """A variable for a tensor that was left in the file as a variable holds it, else None."""
+    dtype = _HELD.get(tensor.data_type)
+    if place is None or dtype is None or sys.byteorder != "little":
         return None
     shape = tuple(tensor.dims)
-    is_fit = min(shape, default=0) > 0 and 4 * math.prod(shape) == place[1] - place[0]
-    return Variable(shape) if is_fit else None
+    if min(shape, default=0) <= 0 or dtype.itemsize * math.prod(shape) != place[1] - place[0]:
+        return None
+    variable = Variable(shape)
+    variable.data.cast(dtype)
+    return variable
 
-
-_FLOAT = 1
-"""The element type float32."""
 
 _FROZEN = {"BatchNormalization": (3, 4)}
 """Inputs that are running statistics and are not trained."""
@@ -170,6 +176,8 @@ class Weights:
                     parameter = self._add(name, array, name not in self.statistics, variable)
                     if place is not None:
                         self._originals.add(parameter, place, array.dtype)
+                elif variable is not None and array.dtype.kind != "f":
+                    self.constants[name] = HeldValue(Value(variable, array.dtype))
                 else:
                     self.constants[name] = constant(array if variable is None else array.copy())
         self.moved = constant_nodes(graph, uses, folder)

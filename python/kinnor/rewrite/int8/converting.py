@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import functions as F
+from ..._core import Variable
 from ..patterns import context_of, is_a
 from .elementwise import EACH, MOVES, framed, table_of
 from .layers import COUNTED, LAYERS, Product, numbers
@@ -19,7 +20,7 @@ from .levels import SIGNED, Levels, Scale, Target, constant, is_constant, is_dyn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..._core import Function, Variable
+    from ..._core import Function
 
 __all__ = ["IntegerLayers"]
 
@@ -87,7 +88,9 @@ class IntegerLayers:
             dtype: Their type.
         """
         if key not in self._made:
-            self._made[key] = constant(make(), dtype)
+            values = make()
+            self._made[key] = made = Variable(values.shape)
+            made.data.cast(dtype)[...] = values  # may be a transposed view, which is copied once
         return self._made[key]
 
     def of(self, x: Variable) -> Levels | None:
