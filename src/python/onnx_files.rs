@@ -115,7 +115,9 @@ impl<'py> Reader<'py> {
             _ => end, // groups, which ONNX does not use, are left to the parser
         };
         if stop > end {
-            return Err(PyValueError::new_err(format!("expected a field that ends at {end}, got one up to {stop}")));
+            return Err(PyValueError::new_err(format!(
+                "expected a field that ends at {end}, got one up to {stop}"
+            )));
         }
         message.start = stop;
         let number = if key & 7 == 2 { key >> 3 } else { 0 };
@@ -172,13 +174,17 @@ fn read_onnx(
     let mut reader = Reader::new(content)?;
     let (mut model, mut places, mut n_nodes, mut n_tensors) = (Vec::new(), Vec::new(), 0, 0);
     let mut whole = 0..reader.size;
-    while n_nodes <= most && let Some(mut part) = reader.field(&mut whole)? {
+    while n_nodes <= most
+        && let Some(mut part) = reader.field(&mut whole)?
+    {
         if part.number != GRAPH {
             reader.copy(&part.whole, &mut model)?;
             continue;
         }
         let mut graph = Vec::new();
-        while n_nodes <= most && let Some(field) = reader.field(&mut part.content)? {
+        while n_nodes <= most
+            && let Some(field) = reader.field(&mut part.content)?
+        {
             n_nodes += usize::from(field.number == NODE);
             let is_tensor = field.number == INITIALIZER;
             let is_large = is_tensor && field.content.end - field.content.start > least;

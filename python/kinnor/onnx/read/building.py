@@ -523,6 +523,11 @@ def _apply(node: Node, row: Row) -> list[Value]:
 def _folded(value: Value) -> Value:
     """A value that depends on constants only, computed immediately."""
     variable = value.variable
-    if variable.parent is not None:
-        variable.forward()
-    return Value(cast(variable.d, value.dtype))
+    if variable.parent is None:
+        return Value(cast(variable.d, value.dtype))
+    variable.forward()
+    found = Value(cast(variable.d, value.dtype))
+    if found.dtype == variable.data.dtype == np.float32:
+        variable.parent = None
+        found._variable = variable  # without another copy
+    return found

@@ -117,7 +117,7 @@ def _checksum(values: NDArray[Any]) -> int:
     return crc32(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
 
 
-_HELD = {1: np.dtype(np.float32), 2: np.dtype(np.uint8), 3: np.dtype(np.int8)}
+_HELD: dict[int, np.dtype[Any]] = {1: np.dtype(np.float32), 2: np.dtype(np.uint8), 3: np.dtype(np.int8)}
 """Element types of tensors in the file that variables hold as they are."""
 
 
