@@ -152,7 +152,7 @@ const ALGORITHMS: [(&str, Algorithm); 3] =
 /// Sets the convolution algorithm of the process.
 ///
 /// `"direct"` multiplies as often as the definition says. `"winograd"` uses F(4 x 4, 3 x 3) for 3 x 3 kernels of stride
-/// 1: a quarter of the multiplications, and more rounding.
+/// 1: a quarter of the multiplications, and more rounding. The kernels may be dilated.
 ///
 /// `"auto"`, the default, uses Winograd where it is faster, in all types but double. For the output and the gradient of
 /// the input, it needs at least 24 channels and maps in a group, and enough outputs. For the gradient of the weight, it

@@ -99,10 +99,10 @@ impl Layers {
         name: &str,
         w: &[usize],
         maps: usize,
-        [pad, stride, group]: [i64; 3],
+        [pad, stride, group, dilation]: [i64; 4],
     ) -> &mut Self {
         let (w, b) = (self.parameter(w), self.parameter(&[maps]));
-        let [pad, stride, dilation] = [pad, stride, 1].map(|v| Value::Ints(vec![v; 2]));
+        let [pad, stride, dilation] = [pad, stride, dilation].map(|v| Value::Ints(vec![v; 2]));
         let mut arguments = vec![Value::Int(1), pad, stride, dilation];
         if name != "depthwise_convolution" {
             arguments.push(Value::Int(group));
@@ -127,18 +127,21 @@ fn convolutions() -> Net {
 fn convolutions_by(batch_stat: bool) -> Net {
     let mut net = Layers { h: leaf(&[4, 3, 80, 80], false), parameters: Vec::new(), batch_stat };
     let two = || Value::Ints(vec![2; 2]);
-    net.convolution("convolution", &[16, 3, 11, 11], 16, [5, 2, 1]) // a large kernel
-        .convolution("convolution", &[32, 16, 3, 3], 32, [1, 1, 1]) // direct
+    net.convolution("convolution", &[16, 3, 11, 11], 16, [5, 2, 1, 1]) // a large kernel
+        .convolution("convolution", &[32, 16, 3, 3], 32, [1, 1, 1, 1]) // direct
         .then("max_pooling", &[], &[two()])
-        .convolution("convolution", &[32, 32, 3, 3], 32, [1, 1, 1]) // Winograd
-        .convolution("depthwise_convolution", &[32, 3, 3], 32, [1, 1, 1])
-        .convolution("depthwise_convolution", &[32, 7, 7], 32, [3, 2, 1])
-        .convolution("convolution", &[48, 32, 1, 1], 48, [0, 1, 1])
-        .convolution("convolution", &[48, 24, 3, 3], 48, [1, 1, 2])
-        .convolution("convolution", &[48, 48, 1, 1], 48, [0, 2, 1])
-        .convolution("deconvolution", &[48, 32, 3, 3], 32, [1, 2, 1])
-        .convolution("convolution", &[64, 32, 3, 3], 64, [1, 2, 1])
-        .convolution("convolution", &[64, 64, 3, 3], 64, [1, 1, 1]) // Winograd with few tiles
+        .convolution("convolution", &[32, 32, 3, 3], 32, [1, 1, 1, 1]) // Winograd
+        .convolution("convolution", &[32, 32, 3, 3], 32, [2, 1, 1, 2]) // Winograd by phases
+        .convolution("convolution", &[32, 32, 3, 3], 32, [6, 1, 1, 6]) // by regions
+        .convolution("depthwise_convolution", &[32, 3, 3], 32, [1, 1, 1, 1])
+        .convolution("depthwise_convolution", &[32, 3, 3], 32, [2, 1, 1, 2]) // tap by tap
+        .convolution("depthwise_convolution", &[32, 7, 7], 32, [3, 2, 1, 1])
+        .convolution("convolution", &[48, 32, 1, 1], 48, [0, 1, 1, 1])
+        .convolution("convolution", &[48, 24, 3, 3], 48, [1, 1, 2, 1])
+        .convolution("convolution", &[48, 48, 1, 1], 48, [0, 2, 1, 1])
+        .convolution("deconvolution", &[48, 32, 3, 3], 32, [1, 2, 1, 1])
+        .convolution("convolution", &[64, 32, 3, 3], 64, [1, 2, 1, 1])
+        .convolution("convolution", &[64, 64, 3, 3], 64, [1, 1, 1, 1]) // Winograd with few tiles
         .then("average_pooling", &[], &[Value::Ints(vec![3; 2])]);
     let (w, b) = (net.parameter(&[64, 10]), net.parameter(&[10]));
     let t = Variable::from_values([4, 1], &[3.0; 4]).expect("fits");

@@ -13,14 +13,17 @@ Sums = dict[str, np.ndarray]
 """Results by name: the output, both gradients, and the output of a transposed convolution."""
 
 SHAPES = {
-    # Images, channels, maps, groups, height and width, padding, dilation of rows.
-    "many tiles": (2, 32, 40, 1, (25, 22), 1, 1),
-    "groups": (2, 48, 72, 2, (17, 15), 0, 1),
-    "few tiles": (1, 64, 64, 1, (8, 8), 1, 1),
-    "small image": (2, 24, 40, 1, (9, 7), 2, 1),
-    "odd sides": (2, 24, 32, 1, (25, 33), 1, 1),
-    "dilated rows": (2, 32, 40, 1, (25, 22), 1, 2),
-    "dilated, few tiles": (1, 64, 64, 1, (13, 7), 2, 3),
+    # Images, channels, maps, groups, height and width, padding, dilation.
+    "many tiles": (2, 32, 40, 1, (25, 22), 1, (1, 1)),
+    "groups": (2, 48, 72, 2, (17, 15), 0, (1, 1)),
+    "few tiles": (1, 64, 64, 1, (8, 8), 1, (1, 1)),
+    "small image": (2, 24, 40, 1, (9, 7), 2, (1, 1)),
+    "odd sides": (2, 24, 32, 1, (25, 33), 1, (1, 1)),
+    "dilated rows": (2, 32, 40, 1, (25, 22), 1, (2, 1)),
+    "dilated, few tiles": (1, 64, 64, 1, (13, 7), 2, (3, 1)),
+    "dilated columns": (2, 32, 40, 1, (22, 25), 1, (1, 2)),
+    "dilated both ways": (2, 64, 48, 1, (25, 38), 4, (2, 3)),
+    "dilated groups": (1, 96, 64, 2, (32, 32), 8, (8, 8)),
 }
 """Sizes of convolutions of 3 by 3."""
 
@@ -38,7 +41,7 @@ def arrays(shape: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarra
     """Returns random input, weight and output gradient for a named shape."""
     n, c, o, group, (h, w), pad, dilation = SHAPES[shape]
     r = np.random.default_rng(seed)
-    outputs = (n, o, h + 2 * pad - 2 * dilation, w + 2 * pad - 2)
+    outputs = (n, o, h + 2 * pad - 2 * dilation[0], w + 2 * pad - 2 * dilation[1])
     return tuple(r.normal(size=s).astype(np.float32) for s in ((n, c, h, w), (o, c // group, 3, 3), outputs))
 
 
@@ -57,12 +60,12 @@ def sums(
     nn.set_num_threads(threads)
     with nn.context_scope(get_extension_context("cpu", type_config=kind)):
         vx, vw = (nn.Variable.from_numpy_array(v, need_grad=True) for v in (x, w))
-        y = F.convolution(vx, vw, pad=(pad, pad), dilation=(dilation, 1), group=group)
+        y = F.convolution(vx, vw, pad=(pad, pad), dilation=dilation, group=group)
         y.forward()
         vx.g, vw.g = 0, 0
         y.backward(nn.NdArray.from_numpy_array(gy))
         vy = nn.Variable.from_numpy_array(gy)
-        back = F.deconvolution(vy, vw, pad=(pad, pad), dilation=(dilation, 1), group=group)
+        back = F.deconvolution(vy, vw, pad=(pad, pad), dilation=dilation, group=group)
         back.forward()
         found = {"output": y, "deconvolution": back}
         grads = {"gradient of x": vx, "gradient of w": vw}
@@ -78,9 +81,10 @@ def check(shape: str, x: np.ndarray, w: np.ndarray, gy: np.ndarray, tolerance: f
         # The error bound of a tile uses its largest weight, because the transform mixes neighbours.
         wide = np.broadcast_to(np.abs(w).max((2, 3), keepdims=True), w.shape).copy()
         sizes = sums(shape, np.abs(x), wide, np.abs(gy), "direct", kind="double")
-        rows = SHAPES[shape][-1]
-        padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (rows, rows), (1, 1)))
-        near = np.lib.stride_tricks.sliding_window_view(padded, (2 * rows + 1, 3), (2, 3)).max((4, 5))
+        rows, columns = SHAPES[shape][-1]
+        padded = np.pad(np.abs(gy), ((0, 0), (0, 0), (rows, rows), (columns, columns)))
+        window = (2 * rows + 1, 2 * columns + 1)
+        near = np.lib.stride_tricks.sliding_window_view(padded, window, (2, 3)).max((4, 5))
         sizes["gradient of w"] = sums(shape, np.abs(x), wide, near, "direct", kind="double")["gradient of w"]
         direct = sums(shape, x, w, gy, "direct")
         first = sums(shape, x, w, gy)
@@ -265,12 +269,12 @@ def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
 
     Images are few or many, and channels up to 512, as sums of more terms round more.
     """
-    for images, channels, side in (
-        (4, 24, 32), (4, 32, 32), (2, 64, 40), (1, 64, 56), (48, 24, 24), (1, 256, 14), (1, 256, 8), (4, 256, 8),
-        (1, 512, 8),
+    for images, channels, side, dilation in (
+        (4, 24, 32, 1), (4, 32, 32, 1), (2, 64, 40, 1), (1, 64, 56, 1), (48, 24, 24, 1), (1, 256, 14, 1),
+        (1, 256, 8, 1), (4, 256, 8, 1), (1, 512, 8, 1), (2, 64, 48, 2), (1, 64, 64, 8), (2, 24, 48, 4),
     ):  # fmt: skip
-        shape = f"{images} {channels} {side}"
-        SHAPES[shape] = (images, channels, channels, 1, (side, side), 1, 1)
+        shape = f"{images} {channels} {side} {dilation}"
+        SHAPES[shape] = (images, channels, channels, 1, (side, side), dilation, (dilation, dilation))
         largest: dict[str, list[tuple[float, float]]] = {}
         try:
             for seed in range(3, 9):

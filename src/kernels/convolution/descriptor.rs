@@ -9,6 +9,7 @@ use super::depthwise::plane::Plane;
 use super::geometry::Geometry;
 use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::PlaneLayout;
+use super::select::pays_by_regions;
 use super::window::Window;
 
 /// The largest number of cached descriptors of a thread.
@@ -22,6 +23,14 @@ pub(super) enum Pass {
     Output,
     InputGradient,
     WeightGradient,
+}
+
+/// The elements of the arrays of a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Numbers {
+    Single,
+    /// Words of two numbers in bfloat16, for which windows are not divided into regions.
+    Words,
 }
 
 /// A window and the layouts of the data that it reads.
@@ -40,8 +49,19 @@ pub(super) struct Descriptor {
 pub(super) struct Descriptors {
     /// One descriptor for each window.
     pub(super) each: Vec<Descriptor>,
-    /// True if the windows are phases of the dilation: all have the same taps.
-    pub(super) are_phases: bool,
+    /// The division of a single window into those in `each`.
+    pub(super) division: Division,
+}
+
+/// The division of a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// The window is one, or windows have different taps.
+    None,
+    /// The windows are phases of the dilation: all have the same taps.
+    Phases,
+    /// The windows are regions whose taps all read the source.
+    Regions,
 }
 
 /// Splits a window if its blocks pack more than `SPLIT.0 / SPLIT.1` times the rows that its phases pack.
@@ -49,18 +69,28 @@ const SPLIT: (usize, usize) = (3, 2);
 
 impl Descriptors {
     /// One descriptor for each window of pass `of`.
-    fn new(g: &Geometry, of: Pass, windows: Vec<Window>) -> Self {
+    fn new(g: &Geometry, of: Pass, numbers: Numbers, windows: Vec<Window>) -> Self {
         let mut each: Vec<_> = windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
         let splits = of != Pass::WeightGradient && !g.is_depthwise();
-        let phases = match &each[..] {
-            [one] if splits && one.packs_rows_again() => one.window.phases(&g.kernel),
-            _ => Vec::new(),
+        let one = match &each[..] {
+            [one] if splits => one,
+            _ => return Self { each, division: Division::None },
         };
-        let are_phases = !phases.is_empty();
-        if are_phases {
-            each = phases.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
+        let (inputs, outputs) = (g.channels / g.group, g.maps / g.group);
+        let channels = if of == Pass::Output { (inputs, outputs) } else { (outputs, inputs) };
+        if numbers == Numbers::Single && !g.channel_last && one.window.is_dilated() {
+            let regions = one.window.regions(&g.kernel);
+            if pays_by_regions(&one.window, &regions, channels, g.images) {
+                each = regions.into_iter().map(|window| Descriptor::of_region(window)).collect();
+                return Self { each, division: Division::Regions };
+            }
         }
-        Self { each, are_phases }
+        if one.packs_rows_again() {
+            let phases = one.window.phases(&g.kernel);
+            each = phases.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
+            return Self { each, division: Division::Phases };
+        }
+        Self { each, division: Division::None }
     }
 }
 
@@ -82,6 +112,11 @@ impl Descriptor {
         Self { window, layout, plane, lanes }
     }
 
+    /// The descriptor of a region, which has no packed layout.
+    fn of_region(window: Window) -> Self {
+        Self { window, layout: None, plane: None, lanes: None }
+    }
+
     /// True if several blocks pack the same rows, because taps read rows that are far apart.
     fn packs_rows_again(&self) -> bool {
         let axis = &self.window.axes[0];
@@ -101,8 +136,8 @@ impl Descriptor {
 
 /// The descriptors that a thread caches.
 struct DescriptorCache {
-    /// The cached descriptors, by geometry and pass.
-    sums: Vec<(Geometry, Pass, Arc<Descriptors>)>,
+    /// The cached descriptors, by geometry, pass and numbers.
+    sums: Vec<(Geometry, Pass, Numbers, Arc<Descriptors>)>,
     /// The size of their lists, which limits the cache.
     numbers: usize,
 }
@@ -120,7 +155,19 @@ pub(in crate::kernels) fn begin_thread() {
 impl Geometry {
     /// Returns the descriptors of a sum, from the cache of this thread if possible.
     pub(super) fn descriptors(&self, of: Pass) -> Arc<Descriptors> {
-        let is_it = |(g, sum, _): &&(Self, Pass, Arc<Descriptors>)| *sum == of && g == self;
+        self.cached_descriptors(of, Numbers::Single)
+    }
+
+    /// As [`Self::descriptors`], for words of two numbers in bfloat16.
+    pub(super) fn descriptors_of_words(&self, of: Pass) -> Arc<Descriptors> {
+        self.cached_descriptors(of, Numbers::Words)
+    }
+
+    /// As [`Self::descriptors`], for numbers of this kind.
+    fn cached_descriptors(&self, of: Pass, kind: Numbers) -> Arc<Descriptors> {
+        let is_it = |(g, sum, numbers, _): &&(Self, Pass, Numbers, Arc<Descriptors>)| {
+            *sum == of && *numbers == kind && g == self
+        };
         let kept = CACHE.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
         if let Ok(Some(all)) = kept {
             return all;
@@ -129,7 +176,7 @@ impl Geometry {
             Pass::InputGradient => self.backward_windows(),
             Pass::Output | Pass::WeightGradient => vec![self.forward_window()],
         };
-        let all = Arc::new(Descriptors::new(self, of, windows));
+        let all = Arc::new(Descriptors::new(self, of, kind, windows));
         let numbers = all.each.iter().map(Descriptor::numbers).sum::<usize>();
         if numbers <= NUMBERS {
             // A thread that is ending has no cache.
@@ -138,7 +185,7 @@ impl Geometry {
                 if kept.sums.len() == MOST || kept.numbers + numbers > NUMBERS {
                     (kept.sums, kept.numbers) = (Vec::new(), 0);
                 }
-                kept.sums.push((self.clone(), of, all.clone()));
+                kept.sums.push((self.clone(), of, kind, all.clone()));
                 kept.numbers += numbers;
             });
         }

@@ -3,6 +3,7 @@
 use super::depthwise::narrow::NarrowSum;
 use super::depthwise::pixel_sums::{PixelDots, PixelSum};
 use super::depthwise::sliding_sum::{InterleaveWindows, SlidingSum};
+use super::depthwise::tap_sum::TapSum;
 use super::depthwise::weight_gradient::PlaneDots;
 use super::implicit_gemm::im2row::Im2Row;
 use super::implicit_gemm::packed_planes::PackImage;
@@ -21,6 +22,8 @@ pub(in crate::kernels) struct Kernels<T: 'static> {
     pub(super) tap_rows: unsafe fn(&TapRows<'_, T>),
     /// See [`SlidingSum`].
     pub(super) sliding_sum: unsafe fn(&SlidingSum<'_, T>),
+    /// See [`TapSum`].
+    pub(super) tap_sum: unsafe fn(&TapSum<'_, T>),
     /// See [`NarrowSum`].
     pub(super) narrow_sum: unsafe fn(&NarrowSum<'_, T>),
     /// See [`InterleaveWindows`].
@@ -66,6 +69,12 @@ macro_rules! make {
             $(#[target_feature(enable = $feature)])?
             /// Runs [`SlidingSum`] with the instructions of this table.
             unsafe fn sliding_sum(order: &SlidingSum<'_, $t>) {
+                // SAFETY: as above.
+                unsafe { order.run::<$vector>() }
+            }
+            $(#[target_feature(enable = $feature)])?
+            /// Runs [`TapSum`] with the instructions of this table.
+            unsafe fn tap_sum(order: &TapSum<'_, $t>) {
                 // SAFETY: as above.
                 unsafe { order.run::<$vector>() }
             }
@@ -145,6 +154,7 @@ macro_rules! make {
                 pack_image,
                 tap_rows,
                 sliding_sum,
+                tap_sum,
                 narrow_sum,
                 interleave,
                 plane_dots,

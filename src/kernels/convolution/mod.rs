@@ -27,7 +27,7 @@ use crate::kernels::gemm::kernels;
 use crate::kernels::threads::{Shared, ranges};
 use correlation::{Correlation, WeightGradient};
 pub(super) use descriptor::begin_thread;
-use descriptor::{Descriptor, Descriptors, Pass};
+use descriptor::{Descriptor, Descriptors, Division, Pass};
 pub use geometry::{Geometry, Spatial};
 pub use modulated::modulated;
 use pointwise::Pointwise;
@@ -195,7 +195,11 @@ unsafe fn run_windows<T: Float>(
     descriptors: &Descriptors,
     n: usize,
 ) -> Result<(), OutOfMemory> {
-    if descriptors.are_phases && method == Method::ImplicitGemm {
+    if descriptors.division == Division::Regions && method == Method::ImplicitGemm {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { implicit_gemm::regions::run(sum, &descriptors.each) };
+    }
+    if descriptors.division == Division::Phases && method == Method::ImplicitGemm {
         if sum.targets.channels == 0 {
             return Ok(());
         }

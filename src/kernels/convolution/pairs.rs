@@ -148,7 +148,7 @@ pub(super) fn forward<T: Float>(
     g.check(x.len(), w.len(), y.len());
     let (channels, wide) = (g.channels / g.group, paired(g, Pass::Output));
     let x = words(x, channels, g.area())?.memory;
-    let descriptors = wide.descriptors(Pass::Output);
+    let descriptors = wide.descriptors_of_words(Pass::Output);
     let of_group = wide.channels / g.group;
     let in_tiles = by_tiles && descriptors.each.iter().all(|each| tiles_fit(each, of_group));
     let woven = if in_tiles { None } else { Some(words(Values::Rounded(w), channels, g.taps())?.memory) };
@@ -190,7 +190,7 @@ pub(super) fn input_gradient<T: Float>(
     g.check(gx.len(), w.len(), gy.len());
     let (maps, wide) = (g.maps / g.group, paired(g, Pass::InputGradient));
     let gy = words(gy, maps, g.positions())?.memory;
-    let descriptors = wide.descriptors(Pass::InputGradient);
+    let descriptors = wide.descriptors_of_words(Pass::InputGradient);
     let of_group = wide.maps / g.group;
     let in_tiles = by_tiles && descriptors.each.iter().all(|each| tiles_fit(each, of_group));
     let taps = g.channels / g.group * g.taps();
@@ -235,7 +235,7 @@ pub(super) fn weight_gradient<T: Float>(
     let wide = paired(g, Pass::WeightGradient);
     let x = words(x, g.images, g.channels * g.area())?;
     let gy = words(gy, g.images, g.maps * g.positions())?;
-    let descriptors = wide.descriptors(Pass::WeightGradient);
+    let descriptors = wide.descriptors_of_words(Pass::WeightGradient);
     let in_tiles =
         by_tiles && x.are_finite && gy.are_finite && tiles_fit(&descriptors.each[0], g.channels / g.group);
     let (x, gy, gw) = (x.memory.ptr(), gy.memory.ptr(), gw.as_mut_ptr());

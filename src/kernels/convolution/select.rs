@@ -21,7 +21,7 @@ pub enum Algorithm {
     /// The products of the definition, without Winograd's algorithm.
     Direct,
     /// Winograd's F(4, 3) wherever it applies: 3 x 3 kernels with stride 1 and
-    /// without dilation along the width.
+    /// a dilation along the width up to the widths of input and output.
     Winograd,
 }
 
@@ -69,7 +69,14 @@ const WINOGRAD_CHANNELS_OF_PAIRS: usize = 32;
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
 /// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
-/// The least share of outputs in the rows of all tiles, as a fraction.
+/// The cost of a product of a tile in tenths of the cost of a product of a tap, and the cost of the transforms for a
+/// product, which channels share.
+const OF_PRODUCT: usize = 13;
+/// See [`OF_PRODUCT`].
+const OF_TRANSFORM: usize = 320;
+/// The cost of the transform of the weights, in products of a tap at one position.
+const OF_WEIGHTS: usize = 400;
+/// The least share of outputs in all tiles of kernels with dilated rows, as a fraction.
 const LEAST_SHARE: (usize, usize) = (2, 3);
 /// The most tiles of all images for which transformed weights are cached. They are four times as large as the weights.
 const CACHED_TILES: usize = 12;
@@ -104,6 +111,19 @@ const LEAST_WEIGHT: usize = 1 << 12;
 const LARGE_WEIGHT: usize = 1 << 15;
 /// The fewest elements of a weight if each of several images is one pixel, which needs no copies.
 const LEAST_WEIGHT_OF_PIXELS: usize = 1 << 8;
+
+/// The columns of a narrow tile of a product.
+const LANES: usize = 16;
+/// The rows of a tile of a product.
+const HEIGHT: usize = 12;
+/// The cost of storing a row of results, where a term of a wide tile costs 3.
+const STORES: usize = 36;
+/// Regions are used if they cost less than this share.
+const FASTER: (usize, usize) = (9, 10);
+/// The cost of packing a weight, where a term of a wide tile costs 3.
+const PACKING: usize = 2;
+/// The longest rows that are divided into regions.
+const WIDEST_REGION: usize = 1024;
 
 /// The fewest output channels of a line, see [`is_line`], for which products of matrices are faster.
 const LINE_MAPS: usize = 4;
@@ -163,26 +183,43 @@ pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool, by_t
 
 /// The tiles of all images.
 fn tiles(g: &Geometry) -> usize {
-    let phases = Phases::new((g.output[0], g.output[1]), g.dilation[0]);
-    let (height, width) = phases.size(0);
-    phases.planes(g.images) * height.div_ceil(OUT) * width.div_ceil(OUT)
+    let phases = Phases::new((g.output[0], g.output[1]), (g.dilation[0], g.dilation[1]));
+    phases.planes(g.images) * phases.size(0).0.div_ceil(OUT) * phases.row().tiles()
 }
 
-/// True if the tiles are not much higher than the rows of outputs, which dilation divides into phases.
+/// True if the tiles are not much larger than the outputs, which dilation divides into phases.
 fn fill_tiles(g: &Geometry) -> bool {
-    let dilation = g.dilation[0];
-    dilation == 1
-        || LEAST_SHARE.0 * dilation * g.output[0].div_ceil(dilation).next_multiple_of(OUT)
-            <= LEAST_SHARE.1 * g.output[0]
+    if g.dilation[1] > 1 {
+        return costs_less_than_regions(g);
+    }
+    all(&g.dilation, 1) || LEAST_SHARE.0 * OUT * OUT * tiles(g) <= LEAST_SHARE.1 * g.images * g.positions()
+}
+
+/// True if the products of all tiles cost less than those of the taps that read the input, which are computed
+/// [region by region](pays_by_regions). Few channels pay less for the transforms.
+fn costs_less_than_regions(g: &Geometry) -> bool {
+    let reads = |i: usize, t: usize| {
+        let clip = |at: isize| at.clamp(0, g.output[i] as isize);
+        let first = g.pad[i] as isize - (t * g.dilation[i]) as isize;
+        (clip(first + g.input[i] as isize) - clip(first)) as usize
+    };
+    let along = |i: usize| (0..g.kernel[i]).map(|t| reads(i, t)).sum::<usize>();
+    let channels = g.channels.min(g.maps) / g.group;
+    let of_tiles = PRODUCTS * tiles(g) * (OF_PRODUCT * channels + OF_TRANSFORM) / (10 * channels);
+    of_tiles + OF_WEIGHTS < g.images * along(0) * along(1)
+}
+
+/// True if all numbers are `n`.
+fn all(numbers: &[usize], n: usize) -> bool {
+    numbers.iter().all(|v| *v == n)
 }
 
 /// True if Winograd's algorithm computes this convolution.
 fn fits_winograd(g: &Geometry) -> bool {
-    let all = |v: &[usize], n: usize| v.iter().all(|v| *v == n);
     g.input.len() == 2
         && all(&g.kernel, 3)
         && all(&g.stride, 1)
-        && g.dilation[1] == 1
+        && g.dilation[1] <= g.input[1].min(g.output[1])
         && !g.channel_last
         && g.images * g.channels * g.maps * g.area() * g.positions() > 0
 }
@@ -238,6 +275,46 @@ fn takes_gemm_rows(g: &Geometry, by_winograd: bool) -> bool {
         && g.group == 1
         && !g.channel_last
         && algorithm() == Algorithm::Auto
+}
+
+/// The cost of `n` columns of a product: 3 for a wide tile, which has twice the columns of a narrow one, and 2 for
+/// the latter.
+fn columns_cost(n: usize) -> usize {
+    n / (2 * LANES) * 3 + [0, 2, 3][(n % (2 * LANES)).div_ceil(LANES)]
+}
+
+/// True if the sums of a window are computed faster region by region, for this many sources and targets of a group.
+pub(super) fn pays_by_regions(
+    window: &Window,
+    regions: &[Window],
+    (sources, targets): (usize, usize),
+    images: usize,
+) -> bool {
+    let heights = targets.div_ceil(HEIGHT).max(1);
+    // The copies of the elements that a row of positions reads, where a term of a wide tile costs 3.
+    let copies = |w: &Window| w.taps.len() * sources * w.width.div_ceil(LANES) / heights;
+    let of_region = |w: &Window| {
+        let (rows, together) = (images * w.targets.len(), w.rows_together());
+        let columns =
+            rows / together * columns_cost(together * w.width) + columns_cost(rows % together * w.width);
+        columns * w.taps.len() * sources + rows * (STORES + copies(w))
+    };
+    let rows = images * window.targets.len();
+    let halo = window.columns.iter().map(|c| c.offset).max().unwrap_or(0)
+        - window.columns.iter().map(|c| c.offset).min().unwrap_or(0);
+    let gaps = columns_cost(rows * (window.width + halo as usize));
+    let columns = (rows * columns_cost(window.width)).min(gaps);
+    let whole = if window.width <= LANES {
+        columns.min(
+            columns_cost(rows * window.width)
+                + rows * copies(window) / sources.max(1) / window.taps.len().max(1),
+        )
+    } else {
+        columns
+    };
+    let by_regions: usize = regions.iter().map(of_region).sum();
+    let by_regions = by_regions + PACKING * window.taps.len() * sources;
+    window.width <= WIDEST_REGION && by_regions * FASTER.1 < whole * window.taps.len() * sources * FASTER.0
 }
 
 /// True for one channel along the last axis, whose patches are a strided view of the input.

@@ -41,6 +41,36 @@ impl WindowAxis {
         })
     }
 
+    /// Divides an axis of adjacent positions into those whose taps read the source through the same taps. The other
+    /// taps, which read padding, are left out.
+    fn segments(&self) -> Vec<Self> {
+        let reads = |offset: isize| {
+            let clip = |at: isize| at.clamp(0, self.positions as isize) as usize;
+            clip(-offset)..clip(self.len as isize - offset)
+        };
+        let mut ends: Vec<usize> = self
+            .offsets
+            .iter()
+            .flat_map(|o| [reads(*o).start, reads(*o).end])
+            .chain([0, self.positions])
+            .collect();
+        ends.sort_unstable();
+        ends.dedup();
+        let segment = |pair: &[usize]| {
+            let (start, end) = (pair[0], pair[1]);
+            let is_read = |t: &usize| reads(self.offsets[*t]).contains(&start);
+            let taps: SmallVec<[usize; 8]> = (0..self.offsets.len()).filter(is_read).collect();
+            Self {
+                positions: end - start,
+                offsets: taps.iter().map(|t| self.offsets[*t] + start as isize).collect(),
+                first: self.first + start * self.apart,
+                taps: taps.iter().map(|t| self.taps[*t]).collect(),
+                ..self.clone()
+            }
+        };
+        ends.windows(2).map(segment).collect()
+    }
+
     /// The axis of the positions `first`, `first + dilation`, and so on. Their taps read adjacent elements of a phase
     /// of the source.
     fn phase(&self, first: usize, dilation: usize) -> Self {
@@ -224,6 +254,11 @@ impl Window {
         if self.axes.len() > 1 && first.step == 1 { first.dilation().max(1) } else { 1 }
     }
 
+    /// True if taps along an axis of adjacent positions are apart.
+    pub(super) fn is_dilated(&self) -> bool {
+        self.axes.iter().all(|axis| axis.step == 1) && self.axes.iter().any(|axis| axis.dilation() > 1)
+    }
+
     /// The windows of each phase of the [dilation](Self::dilation), for a kernel of this shape.
     pub(super) fn phases(&self, kernel: &[usize]) -> Vec<Self> {
         let dilation = self.dilation();
@@ -233,6 +268,19 @@ impl Window {
             Self::new(&axes, kernel)
         };
         (0..dilation.min(self.axes[0].positions)).map(phase).collect()
+    }
+
+    /// Divides adjacent positions into regions whose taps all read the source, for a kernel of this shape.
+    pub(super) fn regions(&self, kernel: &[usize]) -> Vec<Self> {
+        let mut regions: Vec<SmallVec<[WindowAxis; 3]>> = vec![smallvec![]];
+        for axis in &self.axes {
+            let segments = axis.segments();
+            regions = regions
+                .iter()
+                .flat_map(|outer| segments.iter().map(|axis| outer.iter().chain([axis]).cloned().collect()))
+                .collect();
+        }
+        regions.iter().map(|axes| Self::new(axes, kernel)).collect()
     }
 
     /// The number of outputs.

@@ -6,4 +6,5 @@ pub(super) mod nhwc;
 pub(super) mod pixel_sums;
 pub(super) mod plane;
 pub(super) mod sliding_sum;
+pub(super) mod tap_sum;
 pub(super) mod weight_gradient;

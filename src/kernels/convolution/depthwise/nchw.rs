@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::narrow::{NarrowSum, PaddedPlane};
 use super::plane::{LANES, TALL};
 use super::sliding_sum::{InterleaveWindows, PlaneSteps, SlidingSum};
+use super::tap_sum::TapSum;
 use super::weight_gradient::PlaneDots;
 use crate::kernels::convolution::correlation::{Correlation, WeightGradient};
 use crate::kernels::convolution::descriptor::{Descriptor, Descriptors};
@@ -141,6 +142,21 @@ unsafe fn sum_rows<T: Float>(
     let Some(plane) = &descriptor.plane else { return };
     for source in 0..sources {
         let map = group * (g.maps / g.group) + source + target;
+        let (weights, from) = (sum.weight.wrapping_add(map * g.taps()), sum.source(image, group, source));
+        let end_of = |is_first: bool, is_last: bool| Epilogue {
+            row_bias: end.row_bias.filter(|_| is_first),
+            accumulate: end.accumulate || !is_first,
+            tail: end.tail.in_registers(is_last),
+            ..end
+        };
+        if plane.by_taps {
+            let (window, rows) = (&descriptor.window, rows.clone());
+            let end = end_of(source == 0, source + 1 == sources);
+            let taps = TapSum { window, rows, planes, weights, from, to, to_row, end };
+            // SAFETY: guaranteed by the caller.
+            unsafe { (isa::kernels::<T>().tap_sum)(&taps) };
+            continue;
+        }
         for (i, block) in plane.blocks.iter().enumerate() {
             let (is_first, is_last) = (source + i == 0, source + 1 == sources && i + 1 == plane.blocks.len());
             let slide = SlidingSum {
@@ -148,16 +164,11 @@ unsafe fn sum_rows<T: Float>(
                 block,
                 rows: rows.clone(),
                 planes,
-                weights: sum.weight.wrapping_add(map * g.taps()),
-                from: sum.source(image, group, source),
+                weights,
+                from,
                 to,
                 to_row,
-                end: Epilogue {
-                    row_bias: end.row_bias.filter(|_| is_first),
-                    accumulate: end.accumulate || !is_first,
-                    tail: end.tail.in_registers(is_last),
-                    ..end
-                },
+                end: end_of(is_first, is_last),
             };
             // SAFETY: guaranteed by the caller.
             unsafe { (isa::kernels::<T>().sliding_sum)(&slide) };

@@ -7,7 +7,7 @@ use crate::kernels::convolution::window::Window;
 /// The number of weights of a group that fill a large part of the second-level cache.
 const LARGE: usize = 1 << 18;
 /// The wanted number of tasks, so that threads finish together.
-const TASKS: usize = 16;
+pub(super) const TASKS: usize = 16;
 /// The fewest multiplications of a task.
 const TASK: usize = 1 << 20;
 /// The most rows of a product for the gradient of the weight, unless it has a single channel. Their sums stay in the

@@ -8,6 +8,7 @@ pub(super) mod in_tiles;
 mod nchw;
 mod nhwc;
 pub(super) mod packed_planes;
+pub(super) mod regions;
 mod store;
 pub(super) mod tap_rows;
 pub(super) mod weight_gradient;

@@ -36,12 +36,14 @@ impl<T: Float> TapRows<'_, T> {
     /// Copies the rows.
     ///
     /// # Safety
-    /// The instruction set of `V` and the memory must be available, and the window must [fit](Self::fit).
+    /// The instruction set of `V` and the memory must be available, and the window must [fit](Self::fit) or have a
+    /// step of one.
     #[inline(always)]
     pub(in crate::kernels) unsafe fn run<V: Vector<T = T>>(&self) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             match self.window.step {
+                1 => self.copy::<V, 1>(),
                 2 => self.copy::<V, 2>(),
                 _ => self.copy::<V, 4>(),
             }
@@ -77,6 +79,7 @@ impl<T: Float> TapRows<'_, T> {
                                     let load =
                                         |i: usize| V::load_masked(from.wrapping_add(i * V::WIDTH), masks[i]);
                                     let seen = match STEP {
+                                        1 => load(0),
                                         2 => V::evens(load(0), load(1)),
                                         _ => V::evens(V::evens(load(0), load(1)), V::evens(load(2), load(3))),
                                     };

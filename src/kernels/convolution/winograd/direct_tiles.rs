@@ -32,15 +32,16 @@ impl<T: Float> SourcePlanes<T> {
         size: (usize, usize),
         seen: &mut [T],
     ) {
-        let (plane, depth) = (self.plane(plane, group), self.array.channels * TAPS);
+        let (plane, depth, row) = (self.plane(plane, group), self.array.channels * TAPS, self.tile_row());
         seen.fill(T::ZERO);
         for (o, seen) in seen.chunks_exact_mut(depth).enumerate() {
-            let (y, x) = (OUT * tile.0 + o / OUT, OUT * tile.1 + o % OUT);
+            let (y, x) = row.pixel(tile, o);
             if y >= size.0 || x >= size.1 {
                 continue;
             }
             for t in 0..TAPS {
-                let (y, x) = ((y + t / 3) as isize - plane.pad.0, (x + t % 3) as isize - plane.pad.1);
+                let (y, x) =
+                    ((y + t / 3) as isize - plane.pad.0, (x + row.dilation * (t % 3)) as isize - plane.pad.1);
                 if (0..plane.height as isize).contains(&y) && (0..self.width as isize).contains(&x) {
                     let from = plane.p.wrapping_offset(y * plane.row as isize + x);
                     for (c, seen) in seen.iter_mut().skip(t).step_by(TAPS).enumerate() {
@@ -61,7 +62,8 @@ impl<T: Float> UnevenTerms<'_, T> {
     pub(super) unsafe fn add(&self, at: (usize, usize), tile: (usize, usize), sums: *mut T, sums_row: usize) {
         let (depth, maps, wide) =
             (self.x.array.channels * TAPS, self.gy.array.channels, kernels::<T>().panel());
-        let (height, width) = self.g.output_phases().size(at.0);
+        let phases = self.g.output_phases();
+        let ((height, width), row) = (phases.size(at.0), phases.row());
         let outputs = OUTPUTS * maps.next_multiple_of(wide);
         let gy = self.gy.plane(at.0, at.1);
         scratch::with(OUTPUTS * depth + outputs + SLACK, |memory: &mut [T]| {
@@ -69,7 +71,7 @@ impl<T: Float> UnevenTerms<'_, T> {
             let left = &mut left[..OUTPUTS * depth];
             right.fill(T::ZERO);
             for o in 0..OUTPUTS {
-                let (y, x) = (OUT * tile.0 + o / OUT, OUT * tile.1 + o % OUT);
+                let (y, x) = row.pixel(tile, o);
                 if y < height && x < width {
                     let from = gy.p.wrapping_add(y * gy.row + x);
                     for map in 0..maps {
@@ -163,7 +165,8 @@ impl<T: Float> Winograd<'_, T> {
                     }
                     .run_in_chains(CHAIN);
                     for (o, sums) in sums.chunks_exact(wide).enumerate() {
-                        let pixel = to.at(OUT * row + o / OUT, OUT * column + o % OUT);
+                        let (y, x) = tiles.row.pixel((row, column), o);
+                        let pixel = to.at(y, x);
                         pixel.copy_from_nonoverlapping(sums.as_ptr(), targets.len());
                     }
                 }

@@ -119,8 +119,8 @@ pub(in crate::kernels) struct EnergyPlane<T> {
     pub(super) p: *const T,
     /// The number of pixels.
     pub(super) pixels: usize,
-    /// The length of rows, where the least sum of four pixels is asked for.
-    pub(super) width: Option<usize>,
+    /// The distances of rows and of columns that are neighbours, for the least sum of four pixels.
+    pub(super) apart: Option<(usize, usize)>,
 }
 
 /// The least and the largest energy of some pixels, and a sum that is finite if all are.
@@ -161,16 +161,16 @@ impl<T: Float> EnergyPlane<T> {
             most.store(lanes[1].as_mut_ptr());
             sum.store(lanes[2].as_mut_ptr());
             let [least, most, sum] = lanes.map(|v| EnergyRange::of(&v[..V::WIDTH]));
-            let four = self.width.map_or(T::ZERO, |width| self.least_four::<V>(width));
+            let four = self.apart.map_or(T::ZERO, |apart| self.least_four::<V>(apart));
             EnergyRange { least: least.least, most: most.most, sum: sum.sum, four }
         }
     }
 
-    /// The least sum of two pixels and of the two below them. Sums across two rows
-    /// that are no neighbours count, too.
+    /// The least sum of two neighbours in a row and of the two below them. Sums across two rows that are no neighbours
+    /// count, too.
     #[inline(always)]
-    unsafe fn least_four<V: Vector<T = T>>(&self, width: usize) -> T {
-        let n = self.pixels.saturating_sub(width + 1);
+    unsafe fn least_four<V: Vector<T = T>>(&self, (row, column): (usize, usize)) -> T {
+        let n = self.pixels.saturating_sub(row + column);
         if n < V::WIDTH {
             return T::ZERO;
         }
@@ -179,8 +179,8 @@ impl<T: Float> EnergyPlane<T> {
             let mut least = V::all(T::INFINITY);
             for first in (0..n).step_by(V::WIDTH) {
                 let p = self.p.add(first.min(n - V::WIDTH));
-                let above = V::load(p).add(V::load(p.add(1)));
-                let four = above.add(V::load(p.add(width)).add(V::load(p.add(width + 1))));
+                let above = V::load(p).add(V::load(p.add(column)));
+                let four = above.add(V::load(p.add(row)).add(V::load(p.add(row + column))));
                 least = least.where_larger(four, four, least);
             }
             let mut lanes = [T::ZERO; 16];

@@ -20,7 +20,7 @@ use crate::kernels::{Float, scratch};
 impl<T: Float> Winograd<'_, T> {
     /// The tiles of all planes in one block.
     fn all_tiles(&self) -> Tiles {
-        Tiles::all(self.phases.planes(self.g.images), self.phases.size(0))
+        Tiles::all(&self.phases, self.g.images)
     }
 
     /// True if this variant is faster.
@@ -45,8 +45,7 @@ impl<T: Float> Winograd<'_, T> {
         let (wide, sources) = (kernels::<T>().panel(), self.source.array.channels);
         let of_source = whole::<T>(sources);
         let inputs = padded_stride(tiles.most * of_source);
-        let strip =
-            ((OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide).next_multiple_of(SLACK);
+        let strip = ((OUT * (rows.len() - 1) + IN) * tiles.row.columns(IN) * wide).next_multiple_of(SLACK);
         let memory = Workspace::<T>::new(self.g.group * PRODUCTS * inputs)?;
         let flags = List::repeat(false, self.g.group * tiles.most);
         let all = &AllTiles {
@@ -156,7 +155,7 @@ impl<T: Float> AllTiles<'_, T> {
             let (strip, to) = (memory.as_mut_ptr(), self.factors(group, plane));
             // SAFETY: the scratch buffer holds the pixels of a plane; the rest is the caller's promise.
             unsafe {
-                factors(source, side, self.tiles.across, some, group, strip, to, &energies);
+                factors(source, side, self.tiles.row, some, group, strip, to, &energies);
                 let (flags, size) = (self.flags(group, plane), self.of.phases.size(plane));
                 source.find_uneven((plane, group), rows, size, (&energies, 0), false, flags);
             }

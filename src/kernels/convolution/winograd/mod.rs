@@ -1,6 +1,6 @@
 //! Winograd's algorithm for 3 x 3 kernels with stride 1: a tile of 4 x 4 outputs takes 36 products instead of 144,
 //! with larger rounding errors. Tiles whose errors would be too large are computed directly, see [`uneven`]. Blocks of
-//! tiles are transformed in the cache. With dilated rows, each phase of rows is a plane of its own, see [`phases`].
+//! tiles are transformed in the cache. Phases of a dilated kernel have tiles of their own, see [`phases`].
 
 mod direct_tiles;
 pub(super) mod energies;
@@ -26,7 +26,7 @@ use crate::kernels::scratch::List;
 use crate::kernels::threads::{Shared, num_threads, parallel};
 use crate::kernels::{Float, scratch};
 use energies::PixelsToPack;
-use phases::{Phases, SourcePlanes};
+use phases::{Phases, SourcePlanes, TileRow};
 use tiles::Tiles;
 use transforms::{IN, OUT, PRODUCTS, PixelGrid, ToPlanes, Transform, TransformStep, WeightTransform};
 use uneven::{Energies, covered};
@@ -86,7 +86,7 @@ pub(super) fn whole<T: Float>(channels: usize) -> usize {
 unsafe fn factors<T: Float>(
     of: &SourcePlanes<T>,
     (step, side): (TransformStep, usize),
-    across: usize,
+    tile_row: TileRow,
     (planes, rows): (&Range<usize>, &Range<usize>),
     group: usize,
     strip: *mut T,
@@ -94,7 +94,7 @@ unsafe fn factors<T: Float>(
     energies: &Energies<T>,
 ) {
     let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
-    let (height, width) = (OUT * (rows.len() - 1) + side, OUT * (across - 1) + side);
+    let (height, width, across) = (OUT * (rows.len() - 1) + side, tile_row.columns(side), tile_row.tiles());
     for first in (0..of.array.channels).step_by(wide) {
         let channels = wide.min(of.array.channels - first);
         for (i, number) in planes.clone().enumerate() {
@@ -133,14 +133,15 @@ unsafe fn factors<T: Float>(
                     }
                 }
             }
-            for r in 0..rows.len() {
-                let tile = (i * rows.len() + r) * across;
-                let p = strip.wrapping_add(OUT * r * width * wide);
+            for (r, phase) in (0..rows.len()).flat_map(|r| (0..tile_row.phases).map(move |phase| (r, phase)))
+            {
+                let tile = (i * rows.len() + r) * across + phase * tile_row.of_phase;
+                let p = strip.wrapping_add((OUT * r * width + phase) * wide);
                 let transform = Transform {
                     step,
-                    tiles: across,
+                    tiles: tile_row.of_phase,
                     channels,
-                    image: PixelGrid { p, row: width * wide, column: wide },
+                    image: PixelGrid { p, row: width * wide, column: tile_row.dilation * wide },
                     factors: to.p.wrapping_add(first / wide * to.panel + tile * to.tile),
                     factor: to.factor,
                     tile: to.tile,
@@ -194,7 +195,7 @@ impl Geometry {
 
     /// The phases of the output.
     pub(super) fn output_phases(&self) -> Phases {
-        Phases::new(self.output_size(), self.dilation[0])
+        Phases::new(self.output_size(), (self.dilation[0], self.dilation[1]))
     }
 
     /// The planes of the gradient `gy` of the output, with this padding, for a target with these phases.
@@ -229,8 +230,9 @@ impl<'a, T: Float> Winograd<'a, T> {
         gx: *mut T,
         epilogue: Epilogue<'a, T>,
     ) -> Self {
-        let phases = Phases::new(g.input_size(), g.dilation[0]);
-        let pad = ((2 * g.dilation[0]) as isize - g.pad[0] as isize, 2 - g.pad[1] as isize);
+        let phases = Phases::new(g.input_size(), (g.dilation[0], g.dilation[1]));
+        let pad = |i: usize| (2 * g.dilation[i]) as isize - g.pad[i] as isize;
+        let pad = (pad(0), pad(1));
         let (source, targets) = (g.output_planes(gy, pad, phases), g.inputs());
         Self { g, source, target: gx, targets, phases, weight: w, forward: false, epilogue }
     }
@@ -286,8 +288,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 kept.made();
             }
         }
-        let (planes, size) = (self.phases.planes(self.g.images), self.phases.size(0));
-        let tiles = Tiles::new(planes, size, sources + targets, num_threads());
+        let tiles = Tiles::new(&self.phases, self.g.images, sources + targets, num_threads());
         parallel(tiles.blocks() * self.g.group, |task| {
             let (block, of) = (task / self.g.group, task % self.g.group);
             let p = weights.get().wrapping_add(of * group);
@@ -357,7 +358,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         let (inputs, outputs) =
             (padded_stride(tiles.most * of_source), padded_stride(tiles.most * of_target));
         // The pixels of inputs and outputs use the same scratch memory.
-        let strip = (OUT * (rows.len() - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
+        let strip = (OUT * (rows.len() - 1) + IN) * tiles.row.columns(IN) * wide;
         let (all, plane) = Energies::<T>::memory(planes.len(), rows.len(), self.source.width);
         scratch::with(all + strip + PRODUCTS * (inputs + outputs) + SLACK, |memory: &mut [T]| {
             let (all, memory) = memory.split_at_mut(all);
@@ -374,7 +375,7 @@ impl<'a, T: Float> Winograd<'a, T> {
                 factors(
                     &self.source,
                     (TransformStep::Input, IN),
-                    tiles.across,
+                    tiles.row,
                     (&planes, &rows),
                     group,
                     strip_at,
@@ -427,7 +428,7 @@ impl<'a, T: Float> Winograd<'a, T> {
         let (kernels, wide) = (isa::kernels::<T>(), kernels::<T>().panel());
         let ((height, width), t) = (self.phases.size(plane), &self.targets);
         let channels = wide.min(t.channels - first);
-        let columns = OUT * tiles.across;
+        let columns = tiles.row.columns(OUT);
         let (image, top, row) = self.phases.place(plane);
         let target = self.target.wrapping_add(image * t.image + group * t.group + first * t.channel + top);
         let planes = |y: usize, pixels: usize| {
@@ -443,17 +444,19 @@ impl<'a, T: Float> Winograd<'a, T> {
             // SAFETY: the table was chosen for this machine, and the pixels are within the strip and the target.
             unsafe { (kernels.to_planes)(&order) };
         };
-        for r in 0..rows.len() {
+        let TileRow { phases, of_phase, dilation } = tiles.row;
+        for (r, phase) in (0..rows.len()).flat_map(|r| (0..phases).map(move |phase| (r, phase))) {
+            let tile = tile + r * tiles.across + phase * of_phase;
             let transform = Transform {
                 step: TransformStep::Output,
-                tiles: tiles.across,
+                tiles: of_phase,
                 channels,
                 image: PixelGrid {
-                    p: strip.wrapping_add(OUT * r * columns * wide),
+                    p: strip.wrapping_add((OUT * r * columns + phase) * wide),
                     row: columns * wide,
-                    column: wide,
+                    column: dilation * wide,
                 },
-                factors: m.p.wrapping_add(first / wide * m.panel + (tile + r * tiles.across) * m.tile),
+                factors: m.p.wrapping_add(first / wide * m.panel + tile * m.tile),
                 factor: m.factor,
                 tile: m.tile,
             };

@@ -1,11 +1,13 @@
-//! Phases of rows: every `dilation`-th row of an image, from the first, the second and so on.
+//! Phases of rows and of columns: every `dilation`-th one of an image, from the first, the second and so on.
 //!
-//! A kernel with dilated rows computes each phase of the target from one phase of the source, by a convolution without
-//! dilation. Planes are numbered over phases and images.
+//! A dilated kernel computes each phase of the target from one phase of the source, by a convolution without dilation.
+//! Each phase of rows of an image is a plane, and planes are numbered over phases and images. Columns stay in their
+//! order: tiles of a phase of columns have pixels that are `dilation` columns apart.
 
+use super::transforms::OUT;
 use crate::kernels::convolution::geometry::Images;
 
-/// The division of the rows of an array into phases.
+/// The division of the rows and the columns of an array into phases.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Phases {
     /// Height and width of an image.
@@ -14,12 +16,62 @@ pub(in super::super) struct Phases {
     dilation: usize,
     /// The number of phases that have rows.
     phases: usize,
+    /// The tiles over the columns.
+    row: TileRow,
+}
+
+/// A row of tiles: those of the first phase of columns, of the second and so on.
+#[derive(Clone, Copy)]
+pub(in super::super) struct TileRow {
+    /// The distance of the columns of a phase.
+    pub(in super::super) dilation: usize,
+    /// The number of phases that have columns.
+    pub(super) phases: usize,
+    /// The number of tiles of each phase.
+    pub(super) of_phase: usize,
+}
+
+impl TileRow {
+    /// The tiles over this many columns.
+    fn new(width: usize, dilation: usize) -> Self {
+        Self {
+            dilation,
+            phases: dilation.min(width).max(1),
+            of_phase: rows(width, 0, dilation).div_ceil(OUT),
+        }
+    }
+
+    /// The number of tiles.
+    pub(in super::super) fn tiles(&self) -> usize {
+        self.phases * self.of_phase
+    }
+
+    /// The first column of tile `t`. The next ones of the tile are `dilation` apart.
+    pub(super) fn column(&self, t: usize) -> usize {
+        t / self.of_phase + t % self.of_phase * OUT * self.dilation
+    }
+
+    /// Row and column of output `o` of a tile, which is given by its row of tiles and its place in the row.
+    pub(super) fn pixel(&self, tile: (usize, usize), o: usize) -> (usize, usize) {
+        (OUT * tile.0 + o / OUT, self.column(tile.1) + o % OUT * self.dilation)
+    }
+
+    /// The number of columns of tiles with `side` columns, in all phases.
+    pub(super) fn columns(&self, side: usize) -> usize {
+        self.dilation * (OUT * (self.of_phase - 1) + side)
+    }
 }
 
 impl Phases {
-    /// The phases of images of this height and width.
-    pub(in super::super) fn new(size: (usize, usize), dilation: usize) -> Self {
-        Self { size, dilation, phases: dilation.min(size.0).max(1) }
+    /// The phases of images of this height and width, for a kernel with this dilation along both axes.
+    pub(in super::super) fn new(size: (usize, usize), dilation: (usize, usize)) -> Self {
+        let (rows, columns) = dilation;
+        Self { size, dilation: rows, phases: rows.min(size.0).max(1), row: TileRow::new(size.1, columns) }
+    }
+
+    /// A row of tiles.
+    pub(in super::super) fn row(&self) -> TileRow {
+        self.row
     }
 
     /// The number of planes of all images.
@@ -27,7 +79,7 @@ impl Phases {
         images * self.phases
     }
 
-    /// Height and width of a plane. The first plane is the highest.
+    /// Height and width of a plane, whose columns are those of all phases. The first plane is the highest.
     pub(in super::super) fn size(&self, plane: usize) -> (usize, usize) {
         (rows(self.size.0, plane % self.phases, self.dilation), self.size.1)
     }
@@ -82,6 +134,11 @@ impl<T> SourcePlanes<T> {
         target: Phases,
     ) -> Self {
         Self { p, array, height, width, pad, target }
+    }
+
+    /// A row of tiles of the target.
+    pub(super) fn tile_row(&self) -> TileRow {
+        self.target.row
     }
 
     /// The pixels for a plane of the target, of one group of channels.

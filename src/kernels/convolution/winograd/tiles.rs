@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::phases::{Phases, TileRow};
 use super::transforms::{OUT, PRODUCTS};
 use crate::kernels::gemm::EvenSplit;
 
@@ -15,6 +16,8 @@ const BLOCK: usize = 512 << 10;
 /// The tiles over the target, divided into blocks.
 #[derive(Clone, Copy)]
 pub(in super::super) struct Tiles {
+    /// A row of tiles.
+    pub(in super::super) row: TileRow,
     /// The number of tiles in a row of tiles.
     pub(in super::super) across: usize,
     /// The planes of each block.
@@ -27,13 +30,9 @@ pub(in super::super) struct Tiles {
 
 impl Tiles {
     /// Blocks that fit the cache and divide evenly among this number of threads.
-    pub(in super::super) fn new(
-        planes: usize,
-        (height, width): (usize, usize),
-        channels: usize,
-        threads: usize,
-    ) -> Self {
-        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+    pub(in super::super) fn new(phases: &Phases, images: usize, channels: usize, threads: usize) -> Self {
+        let (planes, row) = (phases.planes(images), phases.row());
+        let (down, across) = (phases.size(0).0.div_ceil(OUT), row.tiles());
         let wanted = (BLOCK / (PRODUCTS * channels)).clamp(LEAST, MOST);
         let rows = EvenSplit::new(down, down.div_ceil((wanted / across).max(1)));
         let together = if rows.parts() == 1 { (wanted / (down * across)).clamp(1, planes) } else { 1 };
@@ -42,13 +41,15 @@ impl Tiles {
         // A single plane is divided by rows.
         let rows = if parts == 1 { EvenSplit::new(down, even(rows.parts(), down)) } else { rows };
         let planes = EvenSplit::new(planes, parts);
-        Self { across, planes, rows, most: planes.part(0).len() * rows.part(0).len() * across }
+        Self { row, across, planes, rows, most: planes.part(0).len() * rows.part(0).len() * across }
     }
 
     /// All tiles in one block.
-    pub(in super::super) fn all(planes: usize, (height, width): (usize, usize)) -> Self {
-        let (down, across) = (height.div_ceil(OUT), width.div_ceil(OUT));
+    pub(in super::super) fn all(phases: &Phases, images: usize) -> Self {
+        let (planes, row) = (phases.planes(images), phases.row());
+        let (down, across) = (phases.size(0).0.div_ceil(OUT), row.tiles());
         Self {
+            row,
             across,
             planes: EvenSplit::new(planes, 1),
             rows: EvenSplit::new(down, 1),

@@ -63,9 +63,9 @@ impl<T: Float> Energies<T> {
     }
 }
 
-/// The range of energies. With the width of rows, also the least sum of four neighbouring pixels.
-fn range<T: Float>(energies: &[T], width: Option<usize>) -> EnergyRange<T> {
-    let order = EnergyPlane { p: energies.as_ptr(), pixels: energies.len(), width };
+/// The range of energies. With the distances of rows and of columns, also the least sum of four neighbouring pixels.
+fn range<T: Float>(energies: &[T], apart: Option<(usize, usize)>) -> EnergyRange<T> {
+    let order = EnergyPlane { p: energies.as_ptr(), pixels: energies.len(), apart };
     // SAFETY: the table was chosen for this machine, and the energies are readable.
     unsafe { (isa::kernels::<T>().energy_range)(&order) }
 }
@@ -115,39 +115,41 @@ impl<T: Float> SourcePlanes<T> {
         flags.fill(false);
         let (across, source) = (flags.len() / rows.len(), self.plane(plane, group));
         let covered = covered(rows, IN, source.pad.0, source.height);
-        let (top, width, deep) = (covered.start, OUT * across, OUT * rows.len() + 2);
+        let tile_row = self.tile_row();
+        let (columns, apart) = (tile_row.columns(IN), tile_row.dilation);
+        let (top, width, deep) = (covered.start, tile_row.columns(OUT), OUT * rows.len() + 2);
         if covered.is_empty() || self.width == 0 {
             return false;
         }
         // SAFETY: guaranteed by the caller.
         let plane = unsafe { energies.of(i, covered.len() * self.width) };
         // With at most one row of padding on each side, each output sees four neighbouring pixels.
-        let is_near = |pad: isize, input: usize, output: usize| {
-            pad <= 1 && output as isize + 1 - pad <= input as isize && input > 1
+        let is_near = |pad: isize, input: usize, output: usize, apart: usize| {
+            pad <= apart as isize && (output + apart) as isize - pad <= input as isize && input >= 2 * apart
         };
-        let has_fours = is_near(source.pad.0, source.height, size.0)
-            && is_near(source.pad.1, self.width, size.1)
+        let has_fours = is_near(source.pad.0, source.height, size.0, 1)
+            && is_near(source.pad.1, self.width, size.1, apart)
             && covered.len() > 1;
-        let extremes = range(plane, has_fours.then_some(self.width));
+        let extremes = range(plane, has_fours.then_some((self.width, apart)));
         // Usually all pixels are similar, and no tile has to be examined.
         let tile = extremes.most * T::all((IN * IN) as f64);
         if extremes.sum < T::INFINITY && extremes.four > T::ZERO && tile <= T::all(RATIO) * extremes.four {
-            let is_whole = size.0 % OUT + size.1 % OUT == 0;
+            let is_whole = size.0 % OUT + size.1 % (apart * OUT) == 0;
             if !by_taps || is_whole || extremes.are_within(RATIO) {
                 return false;
             }
         }
         let at = ((OUT * rows.start) as isize - source.pad.0 - top as isize, -source.pad.1);
         let padded = Padded { of: plane, width: self.width, at };
-        scratch::with((deep + 3) * width + 2, |memory: &mut [T]| {
-            let (row, memory) = memory.split_at_mut(width + 2);
-            // `threes`: sums of three neighbours in a row. For a row of tiles, by column: `fewest` is the least sum of
-            // nine inputs of an output, and `all` the sum of all rows.
+        scratch::with((deep + 2) * width + columns, |memory: &mut [T]| {
+            let (row, memory) = memory.split_at_mut(columns);
+            // `threes`: sums of three neighbours in a row of a phase. For a row of tiles, by column: `fewest` is the
+            // least sum of nine inputs of an output, and `all` the sum of all rows.
             let (threes, memory) = memory.split_at_mut(deep * width);
             let (fewest, all) = memory.split_at_mut(width);
             for (r, threes) in threes.chunks_exact_mut(width).enumerate() {
                 padded.row(r, row);
-                let of = row.iter().zip(&row[1..]).zip(&row[2..]);
+                let of = row.iter().zip(&row[apart..]).zip(&row[2 * apart..]);
                 threes.iter_mut().zip(of).for_each(|(three, ((a, b), c))| *three = *a + *b + *c);
             }
             let mut any = false;
@@ -165,10 +167,11 @@ impl<T: Float> SourcePlanes<T> {
                     fewest.iter_mut().zip(nines).for_each(|(few, nine)| *few = least(*few, nine));
                 }
                 for (t, flag) in flags.iter_mut().enumerate() {
-                    let columns = OUT * t..(OUT * (t + 1)).min(size.1);
-                    let all = all[OUT * t] + all[OUT * t + 3];
+                    let first = tile_row.column(t);
+                    let columns = (first..size.1).step_by(apart).take(OUT);
+                    let all = all[first] + all[first + 3 * apart];
                     let is_partial = by_taps && outputs * columns.len() < OUTPUTS;
-                    let few = fewest[columns].iter().copied().fold(T::INFINITY, least);
+                    let few = columns.map(|x| fewest[x]).fold(T::INFINITY, least);
                     let few =
                         if is_partial { least(few, extremes.least * T::all((IN * IN) as f64)) } else { few };
                     *flag = if all > T::ZERO {
@@ -184,12 +187,20 @@ impl<T: Float> SourcePlanes<T> {
     }
 
     /// Rows and columns of a plane within a tile.
-    fn pixels_of(&self, plane: &SourcePlane<T>, tile: (usize, usize)) -> (Range<usize>, Range<usize>) {
-        let clip = |t: usize, pad: isize, end: usize| {
-            let start = (OUT * t) as isize - pad;
-            start.clamp(0, end as isize) as usize..(start + IN as isize).clamp(0, end as isize) as usize
+    fn pixels_of(
+        &self,
+        plane: &SourcePlane<T>,
+        tile: (usize, usize),
+    ) -> (impl Iterator<Item = usize> + Clone, impl Iterator<Item = usize> + Clone) {
+        let row = self.tile_row();
+        let clip = |first: usize, pad: isize, end: usize, apart: usize| {
+            let places = (0..IN).map(move |i| (first + i * apart) as isize - pad);
+            places.filter(move |at| (0..end as isize).contains(at)).map(|at| at as usize)
         };
-        (clip(tile.0, plane.pad.0, plane.height), clip(tile.1, plane.pad.1, self.width))
+        (
+            clip(OUT * tile.0, plane.pad.0, plane.height, 1),
+            clip(row.column(tile.1), plane.pad.1, self.width, row.dilation),
+        )
     }
 
     /// True if a tile contains only zeros.
@@ -221,14 +232,13 @@ fn find_dominated<T: Float>(
     if extremes.are_within(SHARE) {
         return;
     }
-    let source = gy.plane(at.0, at.1);
+    let (source, tile_row) = (gy.plane(at.0, at.1), gy.tile_row());
     for (t, flag) in flags.iter_mut().enumerate() {
-        let (row, column) = (t / across, OUT * (t % across));
+        let (row, column) = (t / across, tile_row.column(t % across));
         let (mut most, mut sum, mut pixels) = (T::ZERO, T::ZERO, 0);
         for row in plane.chunks_exact(gy.width).skip(OUT * row).take(OUT) {
-            let row = &row[column..(column + OUT).min(gy.width)];
-            pixels += row.len();
-            for v in row {
+            for v in row.iter().skip(column).step_by(tile_row.dilation).take(OUT) {
+                pixels += 1;
                 most = if *v > most { *v } else { most };
                 sum = sum + *v;
             }

@@ -66,8 +66,7 @@ pub(in super::super) unsafe fn weight_gradient<T: Float>(
     let (channels, maps) = (g.channels / g.group, g.maps / g.group);
     let of_map = whole::<T>(maps);
     let (sums, directly) = (padded_stride(channels * of_map), TAPS * channels * of_map);
-    let phases = g.output_phases();
-    let tiles = Tiles::new(phases.planes(g.images), phases.size(0), channels + maps, 1);
+    let tiles = Tiles::new(&g.output_phases(), g.images, channels + maps, 1);
     let parts = EvenSplit::new(tiles.blocks(), parts.min(tiles.blocks()));
     let tasks = parts.parts() * g.group;
     let memory = Workspace::<T>::new(tasks * (PRODUCTS * sums + directly))?;
@@ -110,7 +109,7 @@ impl<T: Float> WeightGradientSums<'_, T> {
         let (inputs, outputs) =
             (padded_stride(tiles.most * of_channel), padded_stride(tiles.most * maps.next_multiple_of(wide)));
         let rows = tiles.rows.part(0).len();
-        let strip = (OUT * (rows - 1) + IN) * (OUT * (tiles.across - 1) + IN) * wide;
+        let strip = (OUT * (rows - 1) + IN) * tiles.row.columns(IN) * wide;
         let planes = tiles.planes.part(0).len();
         let of_energies = [g.input[1], g.output[1]].map(|width| Energies::<T>::memory(planes, rows, width));
         let of_factors = of_energies[0].0 + of_energies[1].0 + strip + PRODUCTS * (inputs + outputs);
@@ -135,14 +134,14 @@ impl<T: Float> WeightGradientSums<'_, T> {
             for i in blocks.clone() {
                 stop::poll();
                 let (planes, rows) = tiles.block(i);
-                let (block, across) = ((&planes, &rows), tiles.across);
+                let (block, row) = ((&planes, &rows), tiles.row);
                 // SAFETY: the scratch buffer holds all factors; the rest is the caller's promise.
                 unsafe {
-                    factors(&x, input, across, block, group, strip_at, v, &energies[0]);
-                    factors(&gy, gradient, across, block, group, strip_at, d, &energies[1]);
+                    factors(&x, input, row, block, group, strip_at, v, &energies[0]);
+                    factors(&gy, gradient, row, block, group, strip_at, d, &energies[1]);
                     let uneven = (self.uneven.get().add(task), direct, self.of_map);
                     terms.take_out(&tiles, block, group, (&v, &d), uneven);
-                    self.multiply(planes.len() * rows.len() * across, (v, d), to, i > blocks.start);
+                    self.multiply(planes.len() * rows.len() * tiles.across, (v, d), to, i > blocks.start);
                 }
             }
         });
