@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::Float;
 use super::simd::vectorised;
 use super::threads::{self, Shared};
+use super::{Float, Movable};
 
 /// Elements of one task. Smaller tasks cost more to hand over than they save.
 pub const GRAIN: usize = 1 << 14;
@@ -82,7 +82,7 @@ pub fn are_small<T: Float>(x: &[Cell<T>]) -> bool {
 
 /// Writes or adds `f(i)` to each `y[i]`.
 #[inline(always)]
-pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync + Copy) {
+pub fn put<T: Movable>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync + Copy) {
     let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
     let write = move |range: Range<usize>, to: *mut T| {
         vectorised(
@@ -107,7 +107,7 @@ pub fn put<T: Float>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Syn
 /// `i` must be in bounds of each array.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // plain loops vectorize
-pub(super) unsafe fn elements<T: Float, const N: usize>(of: [&[T]; N], i: usize) -> [T; N] {
+pub(super) unsafe fn elements<T: Movable, const N: usize>(of: [&[T]; N], i: usize) -> [T; N] {
     let mut all = [T::ZERO; N];
     for k in 0..N {
         // SAFETY: guaranteed by the caller.
@@ -118,7 +118,7 @@ pub(super) unsafe fn elements<T: Float, const N: usize>(of: [&[T]; N], i: usize)
 
 /// Writes or adds `f` of the elements of `x` at each index. `f` must be `#[inline(always)]`.
 #[inline(always)]
-pub fn put_of<T: Float, const N: usize>(
+pub fn put_of<T: Movable, const N: usize>(
     y: &mut [T],
     accumulate: bool,
     x: [&[T]; N],
@@ -173,7 +173,7 @@ pub fn change<T: Float>(y: &mut [T], f: impl Fn(T) -> T + Sync) {
 ///
 /// # Safety
 /// The range must be within `y`, and `write` must write every element of the range it gets.
-pub(super) unsafe fn write_or_add<T: Float>(
+pub(super) unsafe fn write_or_add<T: Movable>(
     y: *mut T,
     range: Range<usize>,
     accumulate: bool,
@@ -195,7 +195,7 @@ pub(super) unsafe fn write_or_add<T: Float>(
                     // SAFETY: `write` has filled the buffer, and the tile is within `y`.
                     unsafe {
                         let y = y.add(start + i);
-                        y.write(y.read() + buffer.add(i).read());
+                        y.write(y.read().plus(buffer.add(i).read()));
                     }
                 }
             },

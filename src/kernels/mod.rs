@@ -42,7 +42,7 @@ mod variates;
 pub use dual::Dual;
 pub(crate) use dual::angle_gradients;
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
-pub use number::{Float, Number, PerFloat};
+pub use number::{Float, Movable, Number, PerFloat};
 pub(crate) use number::{LARGE, from_square, size};
 
 /// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].

@@ -220,10 +220,32 @@ pub trait PerFloat {
     fn f64() -> Self::Of<f64>;
 }
 
+/// An element that kernels move from array to array: a number, or the bits of a number of 16 bits.
+pub trait Movable: Element + Default {
+    /// `0`.
+    const ZERO: Self;
+    /// True for 0 and -0.
+    fn is_zero(self) -> bool;
+    /// The sum of two numbers. Bits are only added to 0, to which at most one number is added.
+    fn plus(self, other: Self) -> Self;
+}
+
+/// The bits of a number in half precision or bfloat16.
+impl Movable for u16 {
+    const ZERO: Self = 0;
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        self & 0x7FFF == 0
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        debug_assert_eq!(self, 0, "bits are added to nothing but 0");
+        if other.is_zero() { 0 } else { other }
+    }
+}
+
 /// A real number in memory that kernels compute with: `f32` or `f64`.
-pub trait Float:
-    Number<Mask = bool> + Element + PartialOrd + Default + std::fmt::Debug + std::iter::Sum
-{
+pub trait Float: Number<Mask = bool> + Movable + PartialOrd + std::fmt::Debug + std::iter::Sum {
     /// The distance from 1 to the next number.
     const EPSILON: Self;
     /// Positive infinity.
@@ -234,8 +256,6 @@ pub trait Float:
     const MAX: Self;
     /// The smallest positive normal number.
     const MIN_POSITIVE: Self;
-    /// `0`.
-    const ZERO: Self;
     /// `1`.
     const ONE: Self;
     /// Angles below this, in radians, are small.
@@ -305,13 +325,24 @@ macro_rules! float {
             }
         }
 
+        impl Movable for $ty {
+            const ZERO: Self = 0.0;
+            #[inline(always)]
+            fn is_zero(self) -> bool {
+                self == 0.0
+            }
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                self + other
+            }
+        }
+
         impl Float for $ty {
             const EPSILON: Self = $ty::EPSILON;
             const INFINITY: Self = $ty::INFINITY;
             const NEG_INFINITY: Self = $ty::NEG_INFINITY;
             const MAX: Self = $ty::MAX;
             const MIN_POSITIVE: Self = $ty::MIN_POSITIVE;
-            const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const SMALL_ANGLE: Self = $functions::SMALL_ANGLE;
             #[inline(always)]

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::Float;
+use super::Movable;
 use super::map::GRAIN;
 use super::row_copies;
 use super::scratch::List;
@@ -86,6 +86,20 @@ impl RegridAxis {
         part
     }
 
+    /// True if no position of the old axis, of length `n`, is taken twice.
+    fn is_injective(&self, n: usize) -> bool {
+        let taken = self.0.iter().filter(|piece| piece.from.is_some());
+        if taken.clone().count() <= 1 {
+            return taken.clone().all(|piece| piece.n == 1 || piece.from.is_some_and(|(_, step)| step != 0));
+        }
+        let mut is_taken = vec![false; n];
+        taken.filter_map(|piece| Some((piece.from?, piece.n))).all(|((from, step), n)| {
+            (0..n).all(|i| {
+                !std::mem::replace(&mut is_taken[(from as isize + i as isize * step) as usize], true)
+            })
+        })
+    }
+
     /// True if the axis is copied as a whole.
     fn is_whole(&self, n: usize) -> bool {
         *self == Self::whole(n)
@@ -154,7 +168,7 @@ impl Regrid {
     }
 
     /// Adds each element of `gy` to the element of `gx` that it was selected from.
-    pub fn scatter_add<T: Float>(&self, gy: &[T], gx: &mut [T]) {
+    pub fn scatter_add<T: Movable>(&self, gy: &[T], gx: &mut [T]) {
         // An unchanged outermost axis can be split between threads, because different parts add to different
         // elements.
         let first = self.axes.iter().position(|axis| axis.len() != 1).filter(|_| gy.len() > GRAIN);
@@ -183,13 +197,18 @@ impl Regrid {
 
     /// Adds the gradients of one part of the output to the input. Many additions to one element are summed in
     /// float64.
-    fn scatter_part<T: Float>(&self, gy: &[T], gx: &mut [T]) {
-        if size_of::<T>() == size_of::<f64>() || self.most_uses() <= row_copies::MANY {
-            return self.scatter_into(gy, gx, |g, gy| g + gy);
+    fn scatter_part<T: Movable>(&self, gy: &[T], gx: &mut [T]) {
+        if size_of::<T>() != size_of::<f32>() || self.most_uses() <= row_copies::MANY {
+            return self.scatter_into(gy, gx, T::plus);
         }
         let mut sums: List<f64> = gx.iter().map(|g| g.real()).collect();
         self.scatter_into(gy, &mut sums, |sum, gy| sum + gy.real());
         gx.iter_mut().zip(&*sums).for_each(|(g, sum)| *g = T::of(*sum));
+    }
+
+    /// True if no element of the old array becomes several of the new one.
+    pub fn is_injective(&self) -> bool {
+        self.axes.iter().zip(self.from.iter()).all(|(axis, n)| axis.is_injective(*n))
     }
 
     /// An element of the old array becomes no more elements of the new one than this.
@@ -205,7 +224,7 @@ impl Regrid {
 
     /// Adds the gradients of one part of the output by `add`.
     #[inline(always)]
-    fn scatter_into<T: Float, S: Float>(&self, gy: &[T], gx: &mut [S], add: impl Fn(S, T) -> S) {
+    fn scatter_into<T: Movable, S: Movable>(&self, gy: &[T], gx: &mut [S], add: impl Fn(S, T) -> S) {
         self.runs(|to, n, from| {
             let gy = &gy[to..to + n];
             match from {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::Float;
+use super::Movable;
 use super::map::GRAIN;
 use super::scratch::{List, Zeros};
 use super::threads::{self, Shared};
@@ -27,7 +27,7 @@ pub struct Rows<From, To> {
 
 impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, To> {
     /// Writes or adds the rows, in parallel. No two rows may overlap in `y`.
-    pub fn put<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
+    pub fn put<T: Movable>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let (len, y) = (y.len(), Shared::new(y.as_mut_ptr()));
         let put = |i: usize, part: Range<usize>| {
             let (from, to) = ((self.from)(i), (self.to)(i));
@@ -47,7 +47,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
 
     /// Writes or adds the rows in order, so the last row wins if several have the same destination. Destinations are
     /// equal or disjoint.
-    pub fn put_in_order<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
+    pub fn put_in_order<T: Movable>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let len = y.len();
         let find = || Crowded::find::<T>(self.count, len, self.n, |i| (self.to)(i));
         let crowded = if accumulate { find() } else { None };
@@ -67,7 +67,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
                     // SAFETY: the element is within `y`, which is borrowed alone.
                     let y = unsafe { &mut *y.get().add(to) };
                     let x = x[(self.from)(i)];
-                    *y = if accumulate { *y + x } else { x };
+                    *y = if accumulate { y.plus(x) } else { x };
                 }
             });
         }
@@ -87,14 +87,14 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
     }
 
     /// Adds the rows in order, on this thread.
-    pub fn add_here<T: Float>(&self, x: &[T], y: &mut [T]) {
+    pub fn add_here<T: Movable>(&self, x: &[T], y: &mut [T]) {
         let len = y.len();
         if let Some(crowded) = Crowded::find::<T>(self.count, len, self.n, |i| (self.to)(i)) {
             // SAFETY: the array is borrowed alone.
             return unsafe { self.add_crowded(x, (Shared::new(y.as_mut_ptr()), len), &crowded, 0..self.n) };
         }
         if self.n == 1 {
-            (0..self.count).for_each(|i| y[(self.to)(i)] = y[(self.to)(i)] + x[(self.from)(i)]);
+            (0..self.count).for_each(|i| y[(self.to)(i)] = y[(self.to)(i)].plus(x[(self.from)(i)]));
             return;
         }
         for i in 0..self.count {
@@ -107,7 +107,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
     ///
     /// # Safety
     /// As for [`Rows::add_crowded`].
-    unsafe fn add_crowded_elements<T: Float>(
+    unsafe fn add_crowded_elements<T: Movable>(
         &self,
         x: &[T],
         (y, len): (Shared<T>, usize),
@@ -128,7 +128,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
                 let k = crowded.place(to).unwrap_or(n + i % OTHERS);
                 sums[k] += x.real();
                 // Without branches, which a processor cannot predict here. Adding -0 changes nothing.
-                *element(to) = *element(to) + if k < n { T::of(-0.0) } else { x };
+                *element(to) = element(to).plus(if k < n { T::of(-0.0) } else { x });
             }
         });
         for (to, sum) in crowded.rows.iter().zip(&*sums) {
@@ -140,7 +140,7 @@ impl<From: Fn(usize) -> usize + Sync, To: Fn(usize) -> usize + Sync> Rows<From, 
     ///
     /// # Safety
     /// `y` must have `len` elements, and no other thread may use these columns.
-    unsafe fn add_crowded<T: Float>(
+    unsafe fn add_crowded<T: Movable>(
         &self,
         x: &[T],
         (y, len): (Shared<T>, usize),
@@ -331,7 +331,7 @@ pub struct EvenRows {
 
 impl EvenRows {
     /// Writes or adds the rows.
-    pub fn put<T: Float>(&self, x: &[T], y: &mut [T], accumulate: bool) {
+    pub fn put<T: Movable>(&self, x: &[T], y: &mut [T], accumulate: bool) {
         let Self { n, count, from, to } = *self;
         if accumulate || n > SHORT || n > to.1 || n > from.1 {
             let (from, to) = (|i| from.0 + i * from.1, |i| to.0 + i * to.1);
@@ -383,9 +383,9 @@ pub(super) fn copy_short<T: Copy>(x: &[T], from: usize, y: &mut [T], to: usize, 
 
 /// Copies a row, or adds it if `accumulate`.
 #[inline(always)]
-fn move_row<T: Float>(x: &[T], y: &mut [T], accumulate: bool) {
+fn move_row<T: Movable>(x: &[T], y: &mut [T], accumulate: bool) {
     if accumulate {
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = *y + *x);
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = y.plus(*x));
     } else {
         copy(x, y);
     }

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::{Float, stop};
+use super::{Float, Movable, stop};
 use crate::array::{OwnedBlock, Workspace};
 
 /// Zero-initialized scratch memory, aligned to a cache line. The thread caches the memory for the next call.
@@ -249,9 +249,9 @@ impl<T: Copy> DerefMut for SavedMemory<T> {
 
 /// Calls `f` with uninitialized scratch memory for `n` elements, aligned to a cache line. Nested calls get different
 /// memory.
-pub fn with<T: Float, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+pub fn with<T: Movable, R>(n: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     let memory = allocate::<T>(n);
-    // SAFETY: the memory holds at least `n` aligned elements, and any bits are a valid `f32` or `f64`.
+    // SAFETY: the memory holds at least `n` aligned elements, and any bits are a valid number.
     f(unsafe { std::slice::from_raw_parts_mut(memory.ptr(), n) })
 }
 

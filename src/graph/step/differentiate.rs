@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::array::{Access, Buffer, DType, InputCache, StepPins};
+use crate::array::{Access, Buffer, DType, InputCache, Shape, StepPins};
 use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
@@ -33,10 +33,69 @@ impl BackwardStep {
         if !has_kernel {
             return formula::backward_by_symbols(self);
         }
+        if self.moves_bits() {
+            return self.move_bits();
+        }
         if let Some(loops) = self.tiled_loops() {
             return self.run_in_tiles(loops);
         }
         if self.is_plain && !self.meets { self.run_kernel::<true>() } else { self.run_kernel::<false>() }
+    }
+
+    /// True if the function moves gradients that all are stored in the 16 bits of its context, and adds to none.
+    fn moves_bits(&self) -> bool {
+        let Self { op, compute, x, y, gy, gx, meets, is_plain, .. } = self;
+        let stored = compute.stored();
+        let sets = |sink: &GradientSink| {
+            let adds = !sink.first && (sink.slot.storage.is_ready() || !sink.slot.storage.is_zero());
+            !adds && !sink.again && sink.slot.has_bits(stored, Access::Write)
+        };
+        let mut read = x.iter().chain(y).filter_map(DataOperand::read).chain(gy);
+        if *is_plain || *meets || stored == compute.dtype() || !op.facts().moves_only {
+            return false;
+        }
+        let shapes: SmallVec<[&Shape; 4]> = x.iter().map(DataOperand::shape).collect();
+        read.all(|slot| slot.has_bits(stored, Access::Read))
+            && gx.iter().flatten().all(sets)
+            && op.moves_back(&shapes)
+    }
+
+    /// Moves gradients of 16 bits as they are.
+    fn move_bits(&mut self) -> Result<()> {
+        let Self { op, compute, x, y, gy, gx, provenance, .. } = self;
+        let stored = compute.stored();
+        let (mut xm, mut ym): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
+        for (i, data) in x.iter().enumerate() {
+            let ptr = match data.read() {
+                None => nowhere(),
+                Some(slot) if slot.dtype.is_float() => slot.resolve_bits(stored, Access::Read)?,
+                Some(slot) => slot.read(op, i)?,
+            };
+            xm.push(Memory { ptr, shape: data.shape() });
+        }
+        for data in &*y {
+            let ptr = data.read().map_or_else(|| Ok(nowhere()), |y| y.resolve_bits(stored, Access::Read))?;
+            ym.push(Memory { ptr, shape: data.shape() });
+        }
+        let (mut gym, mut gxm): (SmallVec<[Memory<'_>; 2]>, SmallVec<[_; 5]>) = Default::default();
+        for slot in &*gy {
+            gym.push(Memory { ptr: slot.resolve_bits(stored, Access::Read)?, shape: &slot.shape });
+        }
+        for sink in &*gx {
+            let Some(GradientSink { slot, .. }) = sink else {
+                gxm.push(None);
+                continue;
+            };
+            let ptr = slot.resolve_bits(stored, Access::Write)?;
+            gxm.push(Some((Memory { ptr, shape: &slot.shape }, false)));
+        }
+        let state = &mut provenance.state;
+        let call = Call { gy: &gym, gx: &gxm, bits: Some(stored), ..Call::new(&xm, &ym, state, false) };
+        // SAFETY: the arrays were made for this operation, with the shapes it requires.
+        let done = stop::guarded(|| unsafe { op.backward(call) });
+        drop(gxm);
+        gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
+        done.inspect_err(|_| forget(gx))
     }
 
     /// The loops of an elementwise function of arrays of one shape that stores gradients of 16 bits.

@@ -386,6 +386,9 @@ impl ForwardStep {
             provenance.stamp_outputs(inputs, 0, self.y.iter().map(|y| &*y.storage));
             return Ok(provenance.of_output(inputs, 0));
         }
+        if self.moves_bits() && along.is_none() {
+            return self.move_bits(inputs, recompute);
+        }
         if let Some(loops) = self.tiled_loops().filter(|_| along.is_none()) {
             return self.run_in_tiles(inputs, loops);
         }
@@ -465,6 +468,47 @@ impl ForwardStep {
         changed.for_each(|(_, x)| x.storage.wrote());
         ran.inspect_err(|_| forget(&self.y, &self.x))?;
         provenance.stamp_outputs(inputs, along.is_some().into(), self.y.iter().map(|y| &*y.storage));
+        Ok(provenance.of_output(inputs, 0))
+    }
+
+    /// True if the function moves elements that all are stored in the 16 bits of its outputs.
+    fn moves_bits(&self) -> bool {
+        let Self { op, compute, x, y, integers, .. } = self;
+        let (facts, stored) = (op.facts(), compute.stored());
+        let fits = |(i, x): (usize, &Operand)| {
+            facts.alias(i).is_none() && !facts.overwrites(i) && x.has_bits(stored, Access::Read)
+        };
+        facts.moves_only
+            && stored != compute.dtype()
+            && integers.is_none()
+            && !self.meets
+            && x.iter().enumerate().all(fits)
+            && y.iter().all(|y| y.has_bits(stored, Access::Write))
+    }
+
+    /// Moves elements of 16 bits as they are.
+    fn move_bits(&mut self, inputs: InputsFingerprint, recompute: bool) -> Result<Fingerprint> {
+        let Self { op, compute, x, y, provenance, .. } = self;
+        let (stored, mut xm) = (compute.stored(), SmallVec::<[Memory<'_>; 5]>::new());
+        for (i, slot) in x.iter().enumerate() {
+            let ptr = match slot.dtype.is_float() {
+                true => slot.resolve_bits(stored, Access::Read)?,
+                false => slot.read(op, i)?,
+            };
+            xm.push(Memory { ptr, shape: &slot.shape });
+        }
+        let state = &mut provenance.state;
+        let run = || {
+            let mut ym: SmallVec<[Memory<'_>; 2]> = SmallVec::new();
+            for slot in &*y {
+                ym.push(Memory { ptr: slot.resolve_bits(stored, Access::Write)?, shape: &slot.shape });
+            }
+            run_kernel(op, Call { bits: Some(stored), recompute, ..Call::new(&xm, &ym, state, false) })?;
+            y.iter().for_each(|y| y.storage.wrote());
+            Ok(())
+        };
+        stop::guarded(run).inspect_err(|_: &Error| forget(y, x))?;
+        provenance.stamp_outputs(inputs, 0, y.iter().map(|y| &*y.storage));
         Ok(provenance.of_output(inputs, 0))
     }
 

@@ -90,14 +90,30 @@ impl Operand {
 
     /// The address of elements for a kernel that accesses them in bfloat16, if they are stored so.
     pub(crate) fn in_bfloat16(&self, access: Access) -> Result<Option<*mut u8>> {
-        let fits = match access {
-            Access::Write => self.stored == DType::BF16,
-            _ => self.storage.dtype() == Some(DType::BF16) && self.storage.is_ready(),
-        };
-        match fits && self.dtype == DType::F32 {
+        match self.is_in(DType::BF16, access) {
             true => self.resolve_as(DType::BF16, access).map(Some),
             false => Ok(None),
         }
+    }
+
+    /// True if the kernel computes in `f32`, and elements for this access are stored in `narrow`, a type of 16 bits.
+    fn is_in(&self, narrow: DType, access: Access) -> bool {
+        let fits = match access {
+            Access::Write => self.stored == narrow,
+            _ => self.storage.dtype() == Some(narrow) && self.storage.is_ready(),
+        };
+        fits && self.dtype == DType::F32
+    }
+
+    /// True if a kernel that moves bits of the type `narrow` can have these elements: they are stored in it, or are not
+    /// real numbers.
+    pub(crate) fn has_bits(&self, narrow: DType, access: Access) -> bool {
+        !self.dtype.is_float() || self.is_in(narrow, access)
+    }
+
+    /// The address of elements with [`Operand::has_bits`].
+    pub(crate) fn resolve_bits(&self, narrow: DType, access: Access) -> Result<*mut u8> {
+        if self.dtype.is_float() { self.resolve_as(narrow, access) } else { self.resolve(access) }
     }
 
     /// Gives an array without a type zeros of `f64`, if that is the type of the kernel. User code would otherwise see

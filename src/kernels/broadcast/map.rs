@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::BroadcastLayout;
-use crate::kernels::Float;
+use crate::kernels::Movable;
 use crate::kernels::map::{GRAIN, LaneBuffer, TILE, elements, write_or_add};
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
@@ -14,7 +14,7 @@ impl BroadcastLayout {
     /// # Safety
     /// The arrays must have the shapes of the broadcast. `y` may alias an array that is not broadcast.
     #[inline(always)]
-    pub unsafe fn map<T: Float>(
+    pub unsafe fn map<T: Movable>(
         &self,
         a: *const T,
         b: *const T,
@@ -41,7 +41,13 @@ impl BroadcastLayout {
 
     /// `y = f(a, b)` for arrays that do not alias.
     #[inline(always)]
-    pub fn map_distinct<T: Float>(&self, a: &[T], b: &[T], y: &mut [T], f: impl Fn(T, T) -> T + Sync + Copy) {
+    pub fn map_distinct<T: Movable>(
+        &self,
+        a: &[T],
+        b: &[T],
+        y: &mut [T],
+        f: impl Fn(T, T) -> T + Sync + Copy,
+    ) {
         self.check([a.len(), b.len(), y.len()]);
         // SAFETY: all broadcast indices are within the arrays.
         unsafe { self.map(a.as_ptr(), b.as_ptr(), y.as_mut_ptr(), f) };
@@ -55,7 +61,7 @@ impl BroadcastLayout {
     /// Writes or adds `f(a, b, others)` for each element of `y`. The others have the length of `y`. The formula must
     /// be `#[inline(always)]`.
     #[inline(always)]
-    pub fn put<T: Float, const N: usize>(
+    pub fn put<T: Movable, const N: usize>(
         &self,
         [a, b]: [&[T]; 2],
         others: [&[T]; N],
@@ -95,7 +101,7 @@ impl BroadcastLayout {
     /// several like `b`. As [`BroadcastLayout::write_many`], but element by element. The formula must be
     /// `#[inline(always)]`.
     #[inline(always)]
-    pub fn put_many<T: Float, const N: usize, const M: usize>(
+    pub fn put_many<T: Movable, const N: usize, const M: usize>(
         &self,
         a: [&[T]; N],
         b: [&[T]; M],
@@ -110,7 +116,7 @@ impl BroadcastLayout {
             // SAFETY: all broadcast indices are within the arrays, and each element of `y` is visited once.
             move |i, k, at| unsafe {
                 let (to, v) = (to.get().add(at), f(elements(a, i), elements(b, k)));
-                to.write(if accumulate { to.read() + v } else { v });
+                to.write(if accumulate { to.read().plus(v) } else { v });
             },
         );
     }
@@ -118,7 +124,7 @@ impl BroadcastLayout {
     /// Replaces each element `y` by `f(i, x, y)`. `x` is the element of an array with the length of `y`, and `i` is
     /// the index of the corresponding element of `a`. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn update<T: Float>(&self, x: &[T], y: &mut [T], f: impl Fn(usize, T, T) -> T + Sync + Copy) {
+    pub fn update<T: Movable>(&self, x: &[T], y: &mut [T], f: impl Fn(usize, T, T) -> T + Sync + Copy) {
         self.check([usize::MAX, usize::MAX, x.len().min(y.len())]);
         let to = Shared::new(y.as_mut_ptr());
         self.each(
@@ -134,7 +140,7 @@ impl BroadcastLayout {
     /// Writes or adds `f` of broadcast elements for each element of `y`. Several arrays may be indexed like `a`, and
     /// several like `b`. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub fn write_many<T: Float, const N: usize, const M: usize>(
+    pub fn write_many<T: Movable, const N: usize, const M: usize>(
         &self,
         a: [&[T]; N],
         b: [&[T]; M],
@@ -160,7 +166,7 @@ impl BroadcastLayout {
     /// # Safety
     /// `y` must have the shape of the broadcast.
     #[inline(always)]
-    pub unsafe fn write<T: Float>(
+    pub unsafe fn write<T: Movable>(
         &self,
         y: Shared<T>,
         accumulate: bool,
@@ -220,7 +226,7 @@ impl BroadcastLayout {
 
     /// Calls `tile(first, a, b, n)` for parts of `y`, with the corresponding elements of `a` and `b`, in place or
     /// repeated in a buffer.
-    pub(crate) unsafe fn tiles<T: Float>(
+    pub(crate) unsafe fn tiles<T: Movable>(
         &self,
         a: *const T,
         b: *const T,
@@ -291,7 +297,7 @@ fn shortest<T, const N: usize>(of: [&[T]; N]) -> usize {
 
 /// Writes `f(i)` to the first `n` lanes.
 #[inline(always)]
-fn fill<T: Float>(buffer: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
+fn fill<T: Movable>(buffer: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) {
     for (i, to) in buffer.0[..n].iter_mut().enumerate() {
         to.write(f(i));
     }
@@ -299,20 +305,20 @@ fn fill<T: Float>(buffer: &mut LaneBuffer<T>, n: usize, f: impl Fn(usize) -> T) 
 
 /// Copies or adds.
 #[inline(always)]
-unsafe fn move_to<T: Float>(from: *const T, to: *mut T, n: usize, accumulate: bool) {
+unsafe fn move_to<T: Movable>(from: *const T, to: *mut T, n: usize, accumulate: bool) {
     // SAFETY: memory of the caller, and the first is a local buffer.
     unsafe {
         if !accumulate {
             return std::ptr::copy_nonoverlapping(from, to, n);
         }
         for i in 0..n {
-            to.add(i).write(to.add(i).read() + from.add(i).read());
+            to.add(i).write(to.add(i).read().plus(from.add(i).read()));
         }
     }
 }
 
 /// `n` elements of a row from column `c` on: in place, or the single element of the row repeated in a buffer.
-unsafe fn broadcast_row<T: Float>(
+unsafe fn broadcast_row<T: Movable>(
     row: *const T,
     step: usize,
     c: usize,
@@ -330,7 +336,7 @@ unsafe fn broadcast_row<T: Float>(
 }
 
 /// Copies a row of `n` elements, or repeats one element if `step` is 0.
-unsafe fn copy_row<T: Float>(row: *const T, step: usize, n: usize, buffer: *mut T) {
+unsafe fn copy_row<T: Movable>(row: *const T, step: usize, n: usize, buffer: *mut T) {
     // SAFETY: the caller's row has these columns, or one element, and the buffer has the same size.
     unsafe {
         if step != 0 {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::split::EvenSplit;
-use crate::kernels::Float;
+use crate::kernels::Movable;
 use crate::kernels::simd::Vector;
 
 /// Up to two registers of columns of the right matrix, `k` rows each, to be packed row by row: `to[p * 2 WIDTH + j]`.

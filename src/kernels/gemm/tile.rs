@@ -2,9 +2,9 @@
 //! instruction set.
 
 use super::pack;
-use crate::kernels::Float;
 use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::simd::{Vector, tables};
+use crate::kernels::{Float, Movable};
 
 /// One tile: `c = epilogue(sum over items and k of a b)`, `rows` x `n` of it.
 ///

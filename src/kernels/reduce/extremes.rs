@@ -6,12 +6,12 @@
 use std::ops::Range;
 
 use super::ReducedRows;
-use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::row::WIDEST;
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, Movable};
 
 /// Registers that are compared side by side along a row.
 const SIDE_BY_SIDE: usize = 4;

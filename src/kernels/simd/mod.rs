@@ -10,7 +10,7 @@ pub(crate) mod x86;
 
 use std::sync::OnceLock;
 
-use super::Float;
+use super::{Float, Movable};
 use crate::environment::{self, WrongSetting};
 pub(crate) use tables::tables;
 

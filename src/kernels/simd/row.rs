@@ -3,8 +3,9 @@
 //! The lane of an element depends on its position in the row. Lanes are added in an order that depends only on the
 //! length of the row. So the result is the same to the bit for every register width.
 
-use super::{Float, Vector};
+use super::Vector;
 use crate::array::Element;
+use crate::kernels::Movable;
 
 /// The number of parallel sums.
 const LANES: usize = 64;

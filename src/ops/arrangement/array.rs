@@ -1,7 +1,7 @@
 //! Operations that reshape, transpose or create arrays.
 
 use crate::array::Shape;
-use crate::kernels::{Float, Number, reduce, strided};
+use crate::kernels::{Float, Movable, Number, reduce, strided};
 use crate::ops::{
     Alias, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
 };
@@ -153,12 +153,16 @@ impl Compute for Reshape {
         if shape.checked_size()? == own.size() { one(shape) } else { Err(fail()) }
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         Run::<T>::copy(run.x_memory(0), run.y_memory(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let gy = run.gy(0);
         if let Some(gx) = run.gx(0) {
             gx.put_all(gy);
@@ -235,17 +239,21 @@ impl Compute for Transpose {
         one(transposed("transpose", x.get(0), &self.axes)?)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axes = run.x_shape(0).axes("transpose", Some(&self.axes))?;
         strided::transpose(run.x(0), run.x_shape(0), &axes, run.y(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, back) = (run.gy(0), self.back());
         let Some(gx) = run.gx(0) else { return Ok(()) };
         match gx.accumulate {
-            true => strided::transpose_with(gy, run.y_shape(0), &back, gx.data, |g, gy| *g = *g + gy),
+            true => strided::transpose_with(gy, run.y_shape(0), &back, gx.data, |g, gy| *g = g.plus(gy)),
             false => strided::transpose(gy, run.y_shape(0), &back, gx.data),
         }
         Ok(())
@@ -299,7 +307,9 @@ impl Compute for Broadcast {
         Err(Error::shape("broadcast", format!("a shape that repeats to {shape}"), [own]))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         strided::broadcast(run.x(0), run.x_shape(0), run.y_shape(0), run.y(0));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::row_copies::EvenRows;
-use crate::kernels::{Float, reduce, strided};
+use crate::kernels::{Float, Movable, reduce, strided};
 use crate::ops::arrangement::slicing::Slice;
 use crate::ops::{Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op};
 use crate::{Error, Result};
@@ -17,13 +17,19 @@ pub(crate) fn first<'a>(op: &str, x: &InputShapes<'a>) -> Result<&'a Shape> {
 }
 
 /// Copies (or adds) `n` elements, from index `at` on, of each row of `step` elements of `from`.
-fn take_rows<T: Float>(Grad { data, accumulate }: Grad<'_, T>, from: &[T], at: usize, n: usize, step: usize) {
+fn take_rows<T: Movable>(
+    Grad { data, accumulate }: Grad<'_, T>,
+    from: &[T],
+    at: usize,
+    n: usize,
+    step: usize,
+) {
     let Some(count) = from.len().checked_div(step).filter(|_| n > 0) else { return };
     EvenRows { n, count, from: (at, step), to: (0, n) }.put(from, data, accumulate);
 }
 
 /// The reverse of [`take_rows`]: copies the elements of `x` to index `at` of each row of `to`.
-fn put_rows<T: Float>(x: &[T], to: &mut [T], at: usize, n: usize, step: usize) {
+fn put_rows<T: Movable>(x: &[T], to: &mut [T], at: usize, n: usize, step: usize) {
     let Some(count) = to.len().checked_div(step).filter(|_| n > 0) else { return };
     EvenRows { n, count, from: (0, n), to: (at, step) }.put(x, to, false);
 }
@@ -80,7 +86,9 @@ impl Compute for Concatenate {
         one(shape)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axis = run.y_shape(0).axis("concatenate", self.axis)?;
         let (step, y) = (run.y_shape(0).size_from(axis), run.y(0));
         let mut at = 0;
@@ -92,7 +100,9 @@ impl Compute for Concatenate {
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let axis = run.y_shape(0).axis("concatenate", self.axis)?;
         let (step, gy) = (run.y_shape(0).size_from(axis), run.gy(0));
         let mut at = 0;
@@ -170,7 +180,9 @@ impl Compute for Stack {
         one(inserted(shape, axis, x.len()))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axis = run.y_shape(0).axis("stack", self.axis)?;
         let (n, step) = (run.y_shape(0).size_from(axis + 1), run.y_shape(0).size_from(axis));
         let y = run.y(0);
@@ -180,7 +192,9 @@ impl Compute for Stack {
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let axis = run.y_shape(0).axis("stack", self.axis)?;
         let (n, step) = (run.y_shape(0).size_from(axis + 1), run.y_shape(0).size_from(axis));
         let gy = run.gy(0);
@@ -243,7 +257,9 @@ impl Compute for Split {
         Ok(Shapes::from_elem(part, shape[axis]))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let axis = run.x_shape(0).axis("split", self.axis)?;
         let (n, step) = (run.x_shape(0).size_from(axis + 1), run.x_shape(0).size_from(axis));
         let x = run.x(0);
@@ -253,7 +269,9 @@ impl Compute for Split {
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let axis = run.x_shape(0).axis("split", self.axis)?;
         let (n, step) = (run.x_shape(0).size_from(axis + 1), run.x_shape(0).size_from(axis));
         let Some(gx) = run.gx(0) else { return Ok(()) };
@@ -334,7 +352,9 @@ impl Compute for Meshgrid {
         Ok(Shapes::from_elem(grid, n))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let n = run.n_inputs();
         for i in 0..n {
             let line = self.line(i, n, run.x(i).len());

@@ -1,7 +1,7 @@
 //! `concatenate_parts`: concatenation of slices of arrays, without a copy of each slice.
 
 use crate::array::Shape;
-use crate::kernels::Float;
+use crate::kernels::Movable;
 use crate::kernels::row_copies::Rows;
 use crate::ops::arrangement::concatenate::{first, piece};
 use crate::ops::arrangement::slicing::Pad;
@@ -102,7 +102,9 @@ impl Compute for ConcatenateParts {
         one(shape)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (axis, along) = self.axes(run.y_shape(0))?;
         let (step, count) = (run.y_shape(0).size_from(axis), run.y_shape(0)[..axis].iter().product());
         let between: usize = run.y_shape(0)[along + 1..axis].iter().product();

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::map::{self, GRAIN};
 use crate::kernels::threads::rows_mut;
+use crate::kernels::{Float, Movable};
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, like, one, op,
 };
@@ -66,10 +66,10 @@ fn on_diagonal(i: usize, n: usize) -> usize {
 }
 
 /// Writes diagonals of length `n` into matrices, or adds them.
-fn put_diagonals<T: Float>(diagonals: &[T], n: usize, matrices: &mut [T]) {
+fn put_diagonals<T: Movable>(diagonals: &[T], n: usize, matrices: &mut [T]) {
     diagonals.iter().enumerate().for_each(|(i, x)| {
         let y = &mut matrices[on_diagonal(i, n)];
-        *y = *y + *x;
+        *y = y.plus(*x);
     });
 }
 
@@ -81,14 +81,18 @@ impl Compute for MatrixDiag {
         }
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y, n) = (run.x(0), run.y(0), run.x_shape(0).last().copied().unwrap_or(1));
         y.fill(T::ZERO);
         put_diagonals(x, n, y);
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, n) = (run.gy(0), run.x_shape(0).last().copied().unwrap_or(1));
         if let Some(gx) = run.gx(0) {
             gx.put(|i| gy[on_diagonal(i, n)]);
@@ -117,13 +121,17 @@ impl Compute for MatrixDiagPart {
         }
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, y, n) = (run.x(0), run.y(0), run.x_shape(0).last().copied().unwrap_or(1));
         map::fill(y, |i| x[on_diagonal(i, n)]);
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (gy, n) = (run.gy(0), run.x_shape(0).last().copied().unwrap_or(1));
         if let Some(gx) = run.gx(0).map(Grad::adding) {
             put_diagonals(gy, n, gx);

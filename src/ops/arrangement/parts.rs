@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::array::Shape;
 use crate::kernels::regrid::{Regrid, RegridAxis};
-use crate::kernels::{Float, reduce, scratch, strided};
+use crate::kernels::{Float, Movable, reduce, scratch, strided};
 use crate::ops::arrangement::regrid::PutBack;
 use crate::ops::arrangement::slicing::cut;
 use crate::ops::{
@@ -137,12 +137,20 @@ impl Compute for Indexed {
         one(resolve(&self.key, x.get(0))?.1)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         resolve(&self.key, run.x_shape(0))?.0.gather(run.x(0), T::ZERO, run.y(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn moves_back(&self, x: &InputShapes<'_>) -> bool {
+        resolve(&self.key, x.get(0)).is_ok_and(|(part, _)| part.is_injective())
+    }
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (part, gy) = (resolve(&self.key, run.x_shape(0))?.0, run.gy(0));
         if let Some(gx) = run.gx(0) {
             part.scatter_add(gy, gx.adding());
@@ -190,7 +198,9 @@ impl Compute for Put {
         one(x.get(0).clone())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (part, shape) = resolve(&self.key, run.x_shape(0))?;
         let (value, own) = (run.x(1), fitted(run.x_shape(1), &shape)?);
         let y = run.y_after(0);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::regrid::{Regrid, RegridAxis};
+use crate::kernels::{Float, Movable};
 use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::{
     Backward, Compute, Declared, Entry, Grad, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, one,
@@ -57,13 +57,21 @@ impl<C: Rearrange> Compute for Rearranged<C> {
         one(self.grid(x.get(0))?.shape())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let outside = run.constant(self.0.outside());
         self.grid(run.x_shape(0))?.gather(run.x(0), outside, run.y(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn moves_back(&self, x: &InputShapes<'_>) -> bool {
+        self.grid(x.get(0)).is_ok_and(|grid| grid.is_injective())
+    }
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (grid, gy) = (self.grid(run.x_shape(0))?, run.gy(0));
         if let Some(gx) = run.gx(0).map(Grad::adding) {
             grid.scatter_add(gy, gx);
@@ -159,7 +167,9 @@ impl Compute for TakeOut {
         one(self.grid.shape())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         self.grid.gather(run.x(0), T::ZERO, run.y(0));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Operations that repeat arrays: tile, broadcast_to.
 
 use crate::array::Shape;
-use crate::kernels::{Float, reduce, strided};
+use crate::kernels::{Float, Movable, reduce, strided};
 use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
 use crate::{Error, Result};
 
@@ -64,7 +64,9 @@ impl Compute for Tile {
         one(many.chunks(2).map(|pair| pair[0] * pair[1]).collect::<Shape>())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (one, many) = self.pairs(run.x_shape(0))?;
         strided::broadcast(run.x(0), &one, &many, run.y(0));
         Ok(())
@@ -160,7 +162,9 @@ impl Compute for BroadcastTo {
         Value::Int(-1)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let lifted = self.lifted(run.x_shape(0), run.x_shape(1))?;
         strided::broadcast(run.x(1), &lifted, run.y_shape(0), run.y(0));
         Ok(())

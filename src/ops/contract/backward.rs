@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::array::{DType, Fingerprint, InputCache, Shape};
 use crate::kernels::sixteen_bits::{Values, ValuesMut};
-use crate::kernels::{Float, map, scratch};
+use crate::kernels::{Movable, map, scratch};
 use crate::ops::contract::shapes::position;
 use crate::ops::{Call, InBFloat16, Memory, Part, State};
 
@@ -16,7 +16,7 @@ pub struct Grad<'a, T> {
     pub accumulate: bool,
 }
 
-impl<'a, T: Float> Grad<'a, T> {
+impl<'a, T: Movable> Grad<'a, T> {
     /// Writes or adds `f(i)` at each `i`, on several threads.
     #[inline(always)]
     pub fn put(self, f: impl Fn(usize) -> T + Sync + Copy) {
@@ -83,7 +83,7 @@ pub struct Backward<'a, T> {
     pub(super) of: PhantomData<T>,
 }
 
-impl<'a, T: Float> Backward<'a, T> {
+impl<'a, T: Movable> Backward<'a, T> {
     /// The arrays of a call. `present` has one bit for each given input.
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
         let Call { x, y, gy, gx, state, input_cache, rounds, in_bfloat16, .. } = call;

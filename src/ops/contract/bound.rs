@@ -159,6 +159,7 @@ impl<C: Compute> Bound<C> {
             },
             hosts_epilogue: C::HOSTS_EPILOGUE,
             compares: C::COMPARES,
+            moves_only: C::MOVES_ONLY,
             constants: op.constants(),
             makes_reals: op.makes_reals(),
             activation: C::ACTIVATION,
@@ -207,7 +208,13 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     fn output(&self, o: usize) -> Option<DType> {
         self.op.output(o)
     }
+    fn moves_back(&self, x: &[&Shape]) -> bool {
+        self.op.moves_back(&self.input_shapes(x, None))
+    }
     unsafe fn forward(&self, call: Call<'_>) -> Result<()> {
+        if C::MOVES_ONLY && call.bits.is_some() {
+            return self.op.move_forward(&mut Run::<u16>::new(call, self.inputs.present));
+        }
         if call.double {
             self.op.forward(&mut Run::<f64>::new(call, self.inputs.present))
         } else {
@@ -215,6 +222,9 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         }
     }
     unsafe fn backward(&self, call: Call<'_>) -> Result<()> {
+        if C::MOVES_BACK && call.bits.is_some() {
+            return self.op.move_backward(&mut Backward::<u16>::new(call, self.inputs.present));
+        }
         if call.double {
             self.op.backward(&mut Backward::<f64>::new(call, self.inputs.present))
         } else {

@@ -174,6 +174,8 @@ pub struct Call<'a> {
     pub double: bool,
     /// The moved inputs and the outputs hold `i64`. A kernel that only moves elements treats their bits as `f64`.
     pub integers: bool,
+    /// The type of 16 bits in which all arrays of real numbers are, for a kernel that only moves elements.
+    pub bits: Option<DType>,
     /// The narrower type in which outputs of the kernel's type are stored, if any (forward only).
     pub narrow: Option<DType>,
     /// True if dropped values are being recomputed.
@@ -193,7 +195,7 @@ impl<'a> Call<'a> {
     /// A plain forward call: nothing is recomputed, cached, rounded or applied to the outputs.
     #[inline(always)]
     pub const fn new(x: &'a [Memory<'a>], y: &'a [Memory<'a>], state: &'a mut State, double: bool) -> Self {
-        let (tail, integers, recompute) = (Tail::NOTHING, false, false);
+        let (tail, integers, bits, recompute) = (Tail::NOTHING, false, None, false);
         let (narrow, input_cache, rounds) = (None, None, None);
         let in_bfloat16 = InBFloat16::NONE;
         Self {
@@ -204,6 +206,7 @@ impl<'a> Call<'a> {
             state,
             double,
             integers,
+            bits,
             narrow,
             recompute,
             tail,

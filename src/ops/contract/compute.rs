@@ -1,7 +1,7 @@
 //! An operation as its author writes it: shapes, kernels, gradient rule, and facts about them.
 
 use crate::array::{DType, Shape};
-use crate::kernels::Float;
+use crate::kernels::{Float, Movable};
 use crate::ops::{
     Activation, Alias, Arg, Backward, ChunkedForward, Compares, Declared, Facts, InputShapes, Loops, Reads,
     Run, Shapes, State, Sym, Symbols, Value,
@@ -19,11 +19,44 @@ pub trait Compute: Declared {
     /// If shapes or arguments are invalid.
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes>;
 
-    /// Writes every element of each output.
+    /// Writes every element of each output. By default [`Compute::move_forward`].
     ///
     /// # Errors
     /// Only for conditions that cannot be checked earlier: an index out of range, no memory.
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()>;
+    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        self.move_forward(run)
+    }
+
+    /// [`Compute::forward`] of an operation with [`Compute::MOVES_ONLY`].
+    ///
+    /// # Errors
+    /// As for [`Compute::forward`].
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        let _ = run;
+        Err(Error::NotImplemented(format!("{}: has no forward kernel", Self::SPEC.name)))
+    }
+
+    /// True if outputs consist of unchanged elements of inputs and of constants from [`Run::constant`]. Arrays of 16
+    /// bits are then moved as they are. Inputs that are not moved are only compared with zero.
+    const MOVES_ONLY: bool = false;
+
+    /// True if [`Compute::move_backward`] computes the gradients: it moves elements, or adds them to zeros.
+    const MOVES_BACK: bool = false;
+
+    /// True if [`Compute::move_backward`] adds at most one element to each zero.
+    fn moves_back(&self, x: &InputShapes<'_>) -> bool {
+        let _ = x;
+        Self::MOVES_BACK
+    }
+
+    /// [`Compute::backward`] of an operation with [`Compute::MOVES_BACK`].
+    ///
+    /// # Errors
+    /// As for [`Compute::forward`].
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+        let _ = run;
+        Err(Error::NotImplemented(format!("{}: has no backward kernel", Self::SPEC.name)))
+    }
 
     /// Writes or adds the gradient of each requested input. Without it (see [`Compute::HAS_BACKWARD`]) the engine
     /// runs [`Compute::gradient`] instead.
@@ -31,8 +64,7 @@ pub trait Compute: Declared {
     /// # Errors
     /// As for [`Compute::forward`].
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let _ = run;
-        Err(Error::NotImplemented(format!("{}: has no backward kernel", Self::SPEC.name)))
+        self.move_backward(run)
     }
 
     /// True if [`Compute::backward`] is implemented.

@@ -1,7 +1,7 @@
 //! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
 use crate::array::{DType, Shape};
-use crate::kernels::{Float, Number, broadcast::BroadcastLayout, reduce, scratch};
+use crate::kernels::{Float, Movable, Number, broadcast::BroadcastLayout, reduce, scratch};
 use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
@@ -145,6 +145,13 @@ impl<C: Unary> Compute for Map<C> {
 
     fn loops(&self, double: bool) -> Option<Loops> {
         Some(self.0.loops(double))
+    }
+
+    const MOVES_ONLY: bool = C::MOVES;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        Run::<T>::copy(run.x_memory(0), run.y_memory(0));
+        Ok(())
     }
 
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {

@@ -125,6 +125,8 @@ pub struct Facts {
     pub hosts_epilogue: bool,
     /// The inputs whose elements `forward` compares.
     pub compares: Compares,
+    /// True if `forward` only moves elements.
+    pub moves_only: bool,
     /// The least and the largest whole number that outputs may hold beside elements of moved inputs.
     pub constants: [i64; 2],
     /// If outputs are real numbers though all moved inputs may hold integers: the range of integers that are moved.
@@ -155,6 +157,7 @@ impl Facts {
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares: Compares::Nothing,
+            moves_only: false,
             constants: [0, 0],
             makes_reals: None,
             activation: None,
@@ -185,6 +188,7 @@ impl Facts {
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares,
+            moves_only: moves && matches!(compares, Compares::Nothing),
             constants,
             makes_reals: None,
             activation,

@@ -2,12 +2,19 @@
 
 use std::marker::PhantomData;
 
-use crate::array::{DType, Fingerprint, InputCache, Shape};
+use crate::array::{DType, Fingerprint, InputCache, Shape, sixteen};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::sixteen_bits::{Values, ValuesMut};
-use crate::kernels::{Float, random};
+use crate::kernels::{Movable, random};
 use crate::ops::contract::shapes::position;
 use crate::ops::{Backward, Call, InBFloat16, Memory, State, Tail};
+
+/// The bits of a number, rounded to a type of 16 bits as kernels of `f32` round it.
+fn bits_of_constant(v: f64, dtype: DType) -> u16 {
+    let mut bits = [0];
+    sixteen::narrow(&[v as f32], &mut bits, dtype);
+    bits[0]
+}
 
 /// The arrays of one forward run, numbered as declared.
 pub struct Run<'a, T> {
@@ -27,6 +34,8 @@ pub struct Run<'a, T> {
     recompute: bool,
     /// True if elements are integers that the operation only moves, see [`Run::constant`].
     integers: bool,
+    /// The type of 16 bits whose bits the operation only moves, if any.
+    bits: Option<DType>,
     /// Operations to apply to the first output before it is written.
     tail: Tail<'a>,
     /// The input from which data may be cached, if any.
@@ -39,11 +48,23 @@ pub struct Run<'a, T> {
     of: PhantomData<T>,
 }
 
-impl<'a, T: Float> Run<'a, T> {
+impl<'a, T: Movable> Run<'a, T> {
     /// The arrays of a call. `present` has one bit for each given input.
     pub(crate) fn new(call: Call<'a>, present: u64) -> Self {
-        let Call { x, y, state, narrow, integers, recompute, tail, input_cache, rounds, in_bfloat16, .. } =
-            call;
+        let Call {
+            x,
+            y,
+            state,
+            narrow,
+            integers,
+            bits,
+            recompute,
+            tail,
+            input_cache,
+            rounds,
+            in_bfloat16,
+            ..
+        } = call;
         Self {
             x,
             y,
@@ -53,6 +74,7 @@ impl<'a, T: Float> Run<'a, T> {
             narrow,
             recompute,
             integers,
+            bits,
             tail,
             input_cache,
             rounds,
@@ -100,6 +122,7 @@ impl<'a, T: Float> Run<'a, T> {
             narrow: self.narrow,
             recompute,
             integers,
+            bits: self.bits,
             tail,
             input_cache: None,
             rounds: self.rounds,
@@ -226,10 +249,7 @@ impl<'a, T: Float> Run<'a, T> {
     /// Computes output 0 by a formula of inputs 0 and 1 with broadcasting. The output may alias an input that is not
     /// broadcast. The formula must be `#[inline(always)]`.
     #[inline(always)]
-    pub(crate) fn map_pairs(&mut self, broadcast: &BroadcastLayout, f: impl Fn(T, T) -> T + Sync + Copy)
-    where
-        T: Float,
-    {
+    pub(crate) fn map_pairs(&mut self, broadcast: &BroadcastLayout, f: impl Fn(T, T) -> T + Sync + Copy) {
         let (a, b, y) = (self.x_memory(0), self.x_memory(1), self.y_memory(0));
         let fits = broadcast.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
         assert!(fits, "arrays that have not the shapes of the broadcast");
@@ -262,9 +282,13 @@ impl<'a, T: Float> Run<'a, T> {
         self.y[o]
     }
 
-    /// The number `v` as an element of an output. An integer if the function moves elements of integer arrays.
+    /// The number `v` as an element of an output: an integer if the function moves elements of integer arrays, or the
+    /// bits of a number of 16 bits if it moves those.
     pub fn constant(&self, v: f64) -> T {
-        T::of(if self.integers { f64::from_bits(v as i64 as u64) } else { v })
+        match self.bits {
+            Some(dtype) => T::of_whole(bits_of_constant(v, dtype).into()),
+            None => T::of(if self.integers { f64::from_bits(v as i64 as u64) } else { v }),
+        }
     }
 
     /// The saved state of this function.

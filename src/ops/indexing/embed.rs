@@ -1,9 +1,9 @@
 //! `embed`: lookup of table rows by index.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::row_copies::Rows;
 use crate::kernels::scratch::List;
+use crate::kernels::{Float, Movable};
 use crate::ops::{
     Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, arrangement::array, one, op,
 };
@@ -64,7 +64,7 @@ fn add_rows<T: Float>(rows: &[usize], gy: &[T], gw: &mut [T], n: usize) {
 }
 
 /// Writes row `rows[i]` of `w` to row `i` of `y`, or adds it.
-fn take_rows<T: Float>(rows: &[usize], w: &[T], y: &mut [T], n: usize, accumulate: bool) {
+fn take_rows<T: Movable>(rows: &[usize], w: &[T], y: &mut [T], n: usize, accumulate: bool) {
     Rows { n, count: rows.len(), from: |i| rows[i] * n, to: |i| i * n }.put(w, y, accumulate);
 }
 
@@ -77,7 +77,9 @@ impl Compute for Embed {
         one(index.iter().chain(&w[1..]).copied().collect::<Shape>())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let table = run.x_shape(1);
         let rows = rows(run.index(0), run.x_shape(0), table)?;
         take_rows(&rows, run.x(1), run.y(0), table.size_from(1), false);

@@ -5,7 +5,7 @@ use crate::kernels::map::{self, GRAIN};
 use crate::kernels::row_copies::Rows;
 use crate::kernels::scratch::List;
 use crate::kernels::threads;
-use crate::kernels::{Float, stop};
+use crate::kernels::{Float, Movable, stop};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::{
     Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
@@ -151,7 +151,7 @@ impl Lines {
     }
 
     /// Copies the selected rows to `y`.
-    fn take<T: Float>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
+    fn take<T: Movable>(&self, op: &str, x: &[T], index: &[i64], y: &mut [T]) -> Result<()> {
         let (at, &Self { outer, n, inner, each, .. }) = (self.positions(op, index)?, self);
         if self.count() == 1 {
             Rows { n: inner, count: each, from: |j| at[j] * inner, to: |j| j * inner }.put(x, y, false);
@@ -255,7 +255,9 @@ impl Compute for Gather {
         one(own[..lines.axis].iter().chain(taken).chain(&own[lines.axis + 1..]).copied().collect::<Shape>())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let lines = self.lines(run.x_shape(0), run.x_shape(1))?;
         lines.take("gather", run.x(0), run.index(1), run.y(0))
     }

@@ -1,9 +1,9 @@
 //! Indexing along several axes together: gather_nd, scatter_nd.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::row_copies::Rows;
 use crate::kernels::scratch::List;
+use crate::kernels::{Float, Movable};
 use crate::ops::arrangement::array::lengths;
 use crate::ops::indexing::gather::position;
 use crate::ops::pointwise::selection::Where;
@@ -79,7 +79,9 @@ impl Compute for GatherNd {
         one(index[1..].iter().chain(&data[index[0]..]).copied().collect::<Shape>())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let places = Places::new("gather_nd", run.x_shape(0), run.x_shape(1))?;
         let (x, y, n) = (run.x(0), run.y(0), places.inner);
         let offsets = places.offsets("gather_nd", run.x_shape(0), run.index(1))?;

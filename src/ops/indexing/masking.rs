@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::map::GRAIN;
-use crate::kernels::{Float, stop};
+use crate::kernels::{Float, Movable, stop};
 use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::{
     Alias, Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, one, op,
@@ -50,19 +50,23 @@ impl Compute for BoolFill {
         Err(Error::shape("bool_fill", "a mask that broadcasts to the shape of data", [data, mask]))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (broadcast, value) =
             (BroadcastLayout::new(run.x_shape(0), run.x_shape(1)), run.constant(self.value));
-        let f = move |x, mask| if mask == T::ZERO { x } else { value };
+        let f = move |x, mask: T| if mask.is_zero() { x } else { value };
         run.map_pairs(&broadcast, f);
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         if let Some(gx) = run.gx(0) {
             let (mask, gy) = (run.x(1), run.gy(0));
             let broadcast = BroadcastLayout::new(run.x_shape(0), run.x_shape(1));
-            let f = |gy: T, mask: T, []: [T; 0]| if mask == T::ZERO { gy } else { T::ZERO };
+            let f = |gy: T, mask: T, []: [T; 0]| if mask.is_zero() { gy } else { T::ZERO };
             broadcast.put([gy, mask], [], gx.data, gx.accumulate, f);
         }
         if let Some(gx) = run.gx(1) {

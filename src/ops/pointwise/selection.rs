@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::broadcast::BroadcastLayout;
-use crate::kernels::{Float, Number};
+use crate::kernels::{Movable, Number};
 use crate::ops::{
     Backward, Binary, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, one, op,
 };
@@ -231,7 +231,9 @@ impl Compute for Where {
         one(t.clone())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (c, t, f, y) = (run.x(0), run.x(1), run.x(2), run.y(0));
         let broadcast = Self::broadcast(run.x_shape(1), run.x_shape(0));
         broadcast.write_many(
@@ -240,23 +242,25 @@ impl Compute for Where {
             y,
             false,
             #[inline(always)]
-            |[t, f], [c]| if c == T::ZERO { f } else { t },
+            |[t, f], [c]| if c.is_zero() { f } else { t },
         );
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (c, gy) = (run.x(0), run.gy(0));
         let broadcast = Self::broadcast(run.y_shape(0), run.x_shape(0));
         if let Some(g) = run.gx(0) {
             g.put(|_| T::ZERO);
         }
         if let Some(g) = run.gx(1) {
-            let f = |gy: T, c: T, []: [T; 0]| if c == T::ZERO { T::ZERO } else { gy };
+            let f = |gy: T, c: T, []: [T; 0]| if c.is_zero() { T::ZERO } else { gy };
             broadcast.put([gy, c], [], g.data, g.accumulate, f);
         }
         if let Some(g) = run.gx(2) {
-            let f = |gy: T, c: T, []: [T; 0]| if c == T::ZERO { gy } else { T::ZERO };
+            let f = |gy: T, c: T, []: [T; 0]| if c.is_zero() { gy } else { T::ZERO };
             broadcast.put([gy, c], [], g.data, g.accumulate, f);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Packed sequences: sequences of different lengths, stored time step by time step without padding.
 
 use crate::array::{DType, Shape};
-use crate::kernels::Float;
+use crate::kernels::{Float, Movable};
 use crate::ops::contract::dialect;
 use crate::ops::contract::facts::{ALL_INTEGERS, is_whole, range_of};
 use crate::ops::{Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
@@ -158,12 +158,12 @@ impl PackedPlaces {
     }
 
     /// Copies padded sequences into packed ones.
-    fn take<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
+    fn take<T: Movable>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
         self.each(sizes, |to, from| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
     }
 
     /// Copies packed sequences into padded ones.
-    fn put<T: Float>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
+    fn put<T: Movable>(&self, x: &[T], sizes: &[i64], y: &mut [T]) {
         self.each(sizes, |from, to| y[to..to + self.inner].copy_from_slice(&x[from..from + self.inner]));
     }
 }
@@ -209,7 +209,9 @@ impl Compute for PackPaddedSequence {
         Ok(shapes)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, lengths, sizes) = (run.x(0), run.index(1), run.y_index(1));
         let (n, shape) = (run.y_shape(0)[0], run.x_shape(0));
         sizes_of(lengths, sizes);
@@ -267,7 +269,9 @@ impl Compute for PadPackedSequence {
         Ok(shapes)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (x, sizes, shape) = (run.x(0), run.index(1), run.y_shape(0));
         let (time, batch) = (shape[usize::from(self.batch_first)], shape[usize::from(!self.batch_first)]);
         check_sum("pad_packed_sequence", sizes, run.x_shape(0)[0], time, batch)?;

@@ -5,7 +5,7 @@ use crate::kernels::channel_sums::mean as mean_of;
 use crate::kernels::map::GRAIN;
 use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
 use crate::kernels::threads::rows_mut;
-use crate::kernels::{Float, reduce, strided};
+use crate::kernels::{Float, Movable, reduce, strided};
 use crate::ops::reductions::reduction::spread;
 use crate::ops::spatial::layout::pools;
 use crate::ops::{
@@ -364,7 +364,9 @@ impl Compute for Unpooling {
         one(y)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const MOVES_ONLY: bool = true;
+
+    fn move_forward<T: Movable>(&self, run: &mut Run<'_, T>) -> Result<()> {
         let (split, full) = self.split(run.x_shape(0))?;
         strided::broadcast(run.x(0), &split, &full, run.y(0));
         Ok(())

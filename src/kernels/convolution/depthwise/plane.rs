@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::kernels::Float;
+use crate::kernels::Movable;
 use crate::kernels::convolution::window::{Column, Window, WindowAxis};
 use crate::kernels::simd::Vector;
 
