@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import pytest
 import kinnor as nn
 import kinnor.functions as F
 
-CASES = {
+Case = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+CASES: dict[str, Case] = {
     # Images, channels, maps, groups, size, kernel, dilation, padding.
     "columns": (2, 32, 28, 1, (19, 26), (3, 3), (1, 2), (1, 2)),
     "columns, without padding": (1, 40, 36, 1, (23, 31), (3, 3), (1, 5), (0, 0)),
@@ -39,8 +42,6 @@ CASES = {
 }
 """Sizes of convolutions."""
 
-Case = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-
 
 @pytest.fixture(autouse=True)
 def settings() -> Iterator[None]:
@@ -69,13 +70,14 @@ def exact(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray, gy: np.ndarra
     w = w.reshape(group, m // group, c // group, *kernel)
     gy = gy.reshape(n, group, m // group, *gy.shape[2:])
     y, gx, gw = np.zeros_like(gy), np.zeros_like(padded), np.zeros_like(w)
+    axes = "xyz"[: len(kernel)]
     for tap in product(*(range(k) for k in kernel)):
-        seen = (..., *(slice(t * d, t * d + o) for t, d, o in zip(tap, dilation, gy.shape[3:], strict=True)))
-        y += np.einsum("ngc...,gmc->ngm...", padded[seen], w[(..., *tap)])
-        gx[seen] += np.einsum("ngm...,gmc->ngc...", gy, w[(..., *tap)])
-        n_axes = "xyz"[: len(kernel)]
-        gw[(..., *tap)] = np.einsum(f"ngm{n_axes},ngc{n_axes}->gmc", gy, padded[seen])
-    inner = (..., *(slice(p, p + s) for p, s in zip(pad, size, strict=True)))
+        weights: Any = (..., *tap)
+        seen: Any = (..., *(slice(t * d, t * d + o) for t, d, o in zip(tap, dilation, gy.shape[3:], strict=True)))
+        y += np.einsum("ngc...,gmc->ngm...", padded[seen], w[weights])
+        gx[seen] += np.einsum("ngm...,gmc->ngc...", gy, w[weights])
+        gw[weights] = np.einsum(f"ngm{axes},ngc{axes}->gmc", gy, padded[seen])
+    inner: Any = (..., *(slice(p, p + s) for p, s in zip(pad, size, strict=True)))
     gx, gy = gx[inner].reshape(x.shape), gy.reshape(n, m, *gy.shape[3:])
     bias = b.reshape(m, *(1,) * len(kernel))
     return {"y": y.reshape(gy.shape) + bias, "x": gx, "w": gw.reshape(m, c // group, *kernel)}

@@ -34,6 +34,7 @@ use pointwise::Pointwise;
 pub use select::{Algorithm, algorithm, caches_weight, set_algorithm};
 use select::{Method, select, winograd_parts};
 use stride_equals_kernel::StrideEqualsKernel;
+use weight::WeightCache;
 pub use weight::{CachedWeight, DerivedCache, Fingerprint, Weight};
 use winograd::Winograd;
 use winograd::weight_scales::{are_coarse, have_one_sign};
@@ -59,7 +60,7 @@ pub fn forward<'w, T: Float>(
         gemm_rows::forward(g, x, w, y, epilogue);
         return Ok(());
     }
-    let Weight { values: w, known, .. } = w;
+    let Weight { values: w, mut known, .. } = w;
     if method == Method::Pointwise {
         Pointwise::new(g).forward(x.into(), w, y.into(), epilogue);
         return Ok(());
@@ -67,7 +68,7 @@ pub fn forward<'w, T: Float>(
     if method == Method::Winograd {
         let sum = Winograd::forward(g, x.as_ptr(), w.as_ptr(), y.as_mut_ptr(), epilogue);
         // SAFETY: the slices are as large as the geometry says, which was checked; `y` is borrowed alone.
-        if unsafe { sum.run(known)? } {
+        if unsafe { sum.run(known.take())? } {
             return Ok(());
         }
         method = select::<T>(g, Pass::Output, epilogue.row_bias.is_some(), false);
@@ -88,7 +89,7 @@ pub fn forward<'w, T: Float>(
         epilogue,
     };
     // SAFETY: as above.
-    unsafe { run_windows(&sum, method, &descriptors, y.len()) }
+    unsafe { run_windows(&sum, method, &descriptors, y.len(), known) }
 }
 
 /// Computes the sums of one window, or of all windows with [`Method::DepthwiseNchw`].
@@ -140,7 +141,7 @@ pub fn input_gradient<'w, T: Float>(
 fn spread_gradient<T: Float>(
     g: &Geometry,
     gy: &[T],
-    Weight { values: w, known, .. }: Weight<'_, T>,
+    Weight { values: w, mut known, .. }: Weight<'_, T>,
     gx: &mut [T],
     epilogue: Epilogue<'_, T>,
 ) -> Result<(), OutOfMemory> {
@@ -158,7 +159,7 @@ fn spread_gradient<T: Float>(
         Method::Winograd => {
             let sum = Winograd::backward(g, gy.as_ptr(), w.as_ptr(), gx.as_mut_ptr(), epilogue);
             // SAFETY: as above.
-            if unsafe { sum.run(known)? } {
+            if unsafe { sum.run(known.take())? } {
                 return Ok(());
             }
             method = select::<T>(g, Pass::InputGradient, has_bias, false);
@@ -182,10 +183,10 @@ fn spread_gradient<T: Float>(
         epilogue,
     };
     // SAFETY: as above.
-    unsafe { run_windows(&sum, method, &descriptors, gx.len()) }
+    unsafe { run_windows(&sum, method, &descriptors, gx.len(), known) }
 }
 
-/// Computes the sums of all windows, which are parts of a target of `n` elements.
+/// Computes the sums of all windows, which are parts of a target of `n` elements. Packed weights are cached in `known`.
 ///
 /// # Safety
 /// As [`run`].
@@ -194,10 +195,11 @@ unsafe fn run_windows<T: Float>(
     method: Method,
     descriptors: &Descriptors,
     n: usize,
+    known: WeightCache<'_>,
 ) -> Result<(), OutOfMemory> {
     if descriptors.division == Division::Regions && method == Method::ImplicitGemm {
         // SAFETY: guaranteed by the caller.
-        return unsafe { implicit_gemm::regions::run(sum, &descriptors.each) };
+        return unsafe { implicit_gemm::regions::run(sum, &descriptors.each, known) };
     }
     if descriptors.division == Division::Phases && method == Method::ImplicitGemm {
         if sum.targets.channels == 0 {

@@ -167,7 +167,7 @@ pub(super) fn forward<T: Float>(
         epilogue,
     };
     // SAFETY: the arrays have the sizes of the geometry, and `y` is borrowed alone.
-    unsafe { run_windows(&sum, Method::ImplicitGemm, &descriptors, y.len())? };
+    unsafe { run_windows(&sum, Method::ImplicitGemm, &descriptors, y.len(), None)? };
     Ok(true)
 }
 
@@ -211,7 +211,7 @@ pub(super) fn input_gradient<T: Float>(
         epilogue,
     };
     // SAFETY: as in `forward`.
-    unsafe { run_windows(&sum, Method::ImplicitGemm, &descriptors, gx.len())? };
+    unsafe { run_windows(&sum, Method::ImplicitGemm, &descriptors, gx.len(), None)? };
     Ok(true)
 }
 

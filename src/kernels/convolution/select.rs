@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::descriptor::Pass;
+use super::descriptor::{Division, Pass};
 use super::geometry::Geometry;
 use super::window::Window;
 use super::winograd::phases::Phases;
@@ -243,9 +243,15 @@ pub(super) fn takes_winograd<T: Float>(g: &Geometry, least: usize) -> bool {
         }
 }
 
-/// True if the transformed weight is worth caching: for few tiles the transform takes much of a run.
+/// True if the transformed weight is worth caching: for few tiles the transform takes much of a run. So does the
+/// packing for regions.
 pub fn caches_weight<T: Float>(g: &Geometry) -> bool {
-    takes_winograd::<T>(g, WINOGRAD_CHANNELS) && tiles(g) <= CACHED_TILES
+    if takes_winograd::<T>(g, WINOGRAD_CHANNELS) {
+        return tiles(g) <= CACHED_TILES;
+    }
+    !all(&g.dilation, 1)
+        && select::<T>(g, Pass::Output, false, true) == Method::ImplicitGemm
+        && g.descriptors(Pass::Output).division == Division::Regions
 }
 
 /// True if all tiles form one block, and threads divide the panels of targets.

@@ -12,6 +12,7 @@ use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::convolution::descriptor::Descriptor;
 use crate::kernels::convolution::isa;
+use crate::kernels::convolution::weight::WeightCache;
 use crate::kernels::convolution::window::Window;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, PanelProduct, Panels, Table, kernels};
@@ -21,6 +22,8 @@ use crate::kernels::threads::{Shared, parallel};
 
 /// The wanted number of columns of a product.
 const COLUMNS: usize = 256;
+/// The number of sources whose weights are contiguous: a cache line in single precision.
+const TOGETHER: usize = 16;
 /// The number of elements of a right matrix, a part of a small second-level cache.
 const BLOCK: usize = 48 << 10;
 
@@ -53,13 +56,14 @@ impl RegionBlock<'_> {
 pub(in super::super) unsafe fn run<T: Float>(
     sum: &Correlation<'_, T>,
     regions: &[Descriptor],
+    known: WeightCache<'_>,
 ) -> Result<(), OutOfMemory> {
     let g = sum.g;
-    let (sources, targets) = (sum.sources.channels, sum.targets.channels);
+    let targets = sum.targets.channels;
     if targets == 0 || g.images == 0 {
         return Ok(());
     }
-    let weights = &pack_taps(sum)?;
+    let weights = &pack_taps(sum, known)?;
     let mut blocks = List::with_capacity(2 * regions.len());
     for window in regions.iter().map(|region| &region.window).filter(|window| window.positions() > 0) {
         let rows = g.images * window.targets.len();
@@ -77,38 +81,51 @@ pub(in super::super) unsafe fn run<T: Float>(
     parallel(blocks.len() * of_block, |task| {
         let (group, part) = (task % of_block / split.parts(), task % split.parts());
         // SAFETY: each task has its own part of the target.
-        unsafe { sum_region(sum, weights, &blocks[task / of_block], group, split.part(part), sources) };
+        unsafe { sum_region(sum, weights, &blocks[task / of_block], group, split.part(part)) };
     });
     Ok(())
 }
 
-/// Packs the weights tap by tap: a matrix of targets by sources for each kernel element. Its rows are [`padded_stride`]
-/// apart.
-fn pack_taps<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfMemory> {
+/// Packs the weights, or returns packed ones from the cache: a matrix of targets by [`TOGETHER`] sources for each such
+/// part of the sources and each kernel element.
+fn pack_taps<T: Float>(sum: &Correlation<'_, T>, known: WeightCache<'_>) -> Result<Weights<T>, OutOfMemory> {
     let g = sum.g;
     let (map, channel, tap) = g.weight_strides();
     let (target, source) = if sum.forward { (map, channel) } else { (channel, map) };
     let (targets, sources, taps) = (sum.targets.channels, sum.sources.channels, g.taps());
-    let row = padded_stride(sources);
-    let group = targets * row * taps;
-    let memory = Workspace::<T>::new(group * g.group + SLACK)?;
+    let group = targets * sources.next_multiple_of(TOGETHER) * taps;
+    let n = group * g.group + SLACK;
+    // Winograd's algorithm caches weights in another way.
+    let way = [size_of::<T>(), g.channels, usize::MAX - g.group];
+    let (memory, kept) = match known.and_then(|(of, kept)| Some((kept.lend::<T>(of, way, n)?, kept))) {
+        Some(((memory, true), _)) => return Ok(Weights::packed(memory, group)),
+        Some(((memory, false), kept)) => (memory, Some(kept)),
+        None => (Workspace::<T>::new(n)?, None),
+    };
     let (to, from) = (Shared::new(memory.ptr()), Shared::read_only(sum.weight));
     parallel(g.group * targets, |i| {
-        let from = from
-            .get()
-            .cast_const()
-            .wrapping_add(i / targets * (g.maps / g.group) * map + i % targets * target);
-        let to = to.get().wrapping_add(i / targets * group + i % targets * row);
+        let (of, i) = (i / targets, i % targets);
+        let from = from.get().cast_const().wrapping_add(of * (g.maps / g.group) * map + i * target);
+        let to = to.get().wrapping_add(of * group + i * TOGETHER);
         vectorised(
             #[inline(always)]
             || {
-                for (t, s) in (0..taps).flat_map(|t| (0..sources).map(move |s| (t, s))) {
-                    // SAFETY: the weights are valid, and the memory holds all of them.
-                    unsafe { *to.add(t * targets * row + s) = *from.add(s * source + t * tap) };
+                for first in (0..sources).step_by(TOGETHER) {
+                    for t in 0..taps {
+                        let to = to.wrapping_add((first * taps + t * TOGETHER) * targets);
+                        let from = from.wrapping_add(first * source + t * tap);
+                        for s in 0..TOGETHER.min(sources - first) {
+                            // SAFETY: the weights are valid, and the memory holds all of them.
+                            unsafe { *to.add(s) = *from.add(s * source) };
+                        }
+                    }
                 }
             },
         );
     });
+    if let Some(kept) = kept {
+        kept.made();
+    }
     Ok(Weights::packed(memory, group))
 }
 
@@ -119,27 +136,33 @@ unsafe fn sum_region<T: Float>(
     block: &RegionBlock<'_>,
     group: usize,
     targets: Range<usize>,
-    sources: usize,
 ) {
     let (w, heights) = (block.window, block.window.targets.len());
     let (taps, n) = (w.taps.len(), block.rows.len() * w.width);
-    let (stride, weights_row) = (padded_stride(n), padded_stride(sources));
-    let each = (BLOCK / (taps.max(1) * stride)).clamp(1, sources);
-    let chunks = EvenSplit::new(sources, sources.div_ceil(each));
-    let of_copies = chunks.part(0).len() * taps * stride;
+    let (stride, sources) = (padded_stride(n), sum.sources.channels);
+    // Parts of the sources are multiplied in one product if all have the same size.
+    let parts = (BLOCK / (TOGETHER * taps.max(1) * stride)).clamp(1, (sources / TOGETHER).max(1));
+    let of_copies = (parts * TOGETHER).min(sources) * taps * stride;
     let mut rows = List::with_capacity(64);
     let mut batch = List::with_capacity(16);
     block.rows.clone().for_each(|row| rows.push((row / heights, row % heights)));
-    for (i, tap) in w.taps.iter().enumerate() {
-        batch.push(((tap * sum.targets.channels * weights_row) as isize, (i * stride) as isize));
+    let of_part = TOGETHER * sum.targets.channels;
+    for part in 0..parts {
+        for (i, tap) in w.taps.iter().enumerate() {
+            let (a, b) = ((part * sum.g.taps() + tap) * of_part, (part * TOGETHER * taps + i) * stride);
+            batch.push((a as isize, b as isize));
+        }
     }
     scratch::with(targets.len() * stride + of_copies + SLACK, |memory: &mut [T]| {
         let (results, copies) = memory.split_at_mut(targets.len() * stride);
         if taps == 0 {
             results.fill(T::ZERO);
         }
-        for i in 0..if taps > 0 { chunks.parts() } else { 0 } {
-            let channels = chunks.part(i);
+        let mut start = 0;
+        while taps > 0 && start < sources {
+            // The last part may be short.
+            let parts = parts.min((sources - start) / TOGETHER).max(1);
+            let channels = start..sources.min(start + parts * TOGETHER);
             let order = TapRows {
                 window: w,
                 rows: &rows,
@@ -150,7 +173,9 @@ unsafe fn sum_region<T: Float>(
                 to: copies.as_mut_ptr(),
                 apart: stride,
             };
-            let first = group * weights.group + targets.start * weights_row + channels.start;
+            let first = group * weights.group
+                + start * sum.g.taps() * sum.targets.channels
+                + targets.start * TOGETHER;
             // SAFETY: the table was chosen for this machine, all taps read the images, and the memory holds the copies
             // and the results.
             unsafe {
@@ -159,17 +184,18 @@ unsafe fn sum_region<T: Float>(
                     kernels: kernels(),
                     m: targets.len(),
                     n,
-                    k: channels.len(),
-                    a: MatrixOperand { p: weights.p.add(first), row: weights_row as isize, col: 1 },
+                    k: channels.len() / parts,
+                    a: MatrixOperand { p: weights.p.add(first), row: TOGETHER as isize, col: 1 },
                     b: Panels { p: copies.as_ptr(), row: taps * stride, next: kernels::<T>().panel() },
                     table: Table::None,
-                    batch: &batch,
+                    batch: &batch[..parts * taps],
                     c: results.as_mut_ptr(),
                     c_row: stride,
-                    epilogue: Epilogue::plain(i > 0),
+                    epilogue: Epilogue::plain(start > 0),
                 }
                 .run();
             }
+            start = channels.end;
         }
         for (at, (image, row)) in rows.iter().enumerate() {
             for (i, target) in targets.clone().enumerate() {
