@@ -134,7 +134,7 @@ fn convolutions_by(batch_stat: bool) -> Net {
         .convolution("convolution", &[32, 32, 3, 3], 32, [2, 1, 1, 2]) // Winograd by phases
         .convolution("convolution", &[32, 32, 3, 3], 32, [6, 1, 1, 6]) // by regions
         .convolution("depthwise_convolution", &[32, 3, 3], 32, [1, 1, 1, 1])
-        .convolution("depthwise_convolution", &[32, 3, 3], 32, [2, 1, 1, 2]) // tap by tap
+        .convolution("depthwise_convolution", &[32, 3, 3], 32, [2, 1, 1, 2])
         .convolution("depthwise_convolution", &[32, 7, 7], 32, [3, 2, 1, 1])
         .convolution("convolution", &[48, 32, 1, 1], 48, [0, 1, 1, 1])
         .convolution("convolution", &[48, 24, 3, 3], 48, [1, 1, 2, 1])

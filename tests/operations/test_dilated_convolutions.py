@@ -14,11 +14,11 @@ Case = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ..
 
 CASES: dict[str, Case] = {
     # Images, channels, maps, groups, size, kernel, dilation, padding.
-    "columns": (2, 32, 28, 1, (19, 26), (3, 3), (1, 2), (1, 2)),
+    "columns": (2, 32, 36, 1, (19, 26), (3, 3), (1, 2), (1, 2)),
     "columns, without padding": (1, 40, 36, 1, (23, 31), (3, 3), (1, 5), (0, 0)),
     "rows": (2, 32, 28, 1, (26, 19), (3, 3), (2, 1), (2, 1)),
     "both axes": (2, 33, 35, 1, (21, 30), (3, 3), (2, 2), (2, 2)),
-    "both axes, unlike": (1, 24, 50, 1, (25, 34), (3, 3), (3, 4), (2, 5)),
+    "both axes, unlike": (1, 32, 50, 1, (25, 34), (3, 3), (3, 4), (2, 5)),
     "both axes, groups": (1, 64, 48, 2, (32, 33), (3, 3), (4, 8), (4, 8)),
     "both axes, few channels": (1, 5, 7, 1, (33, 29), (3, 3), (2, 3), (2, 3)),
     "few tiles": (1, 64, 64, 1, (7, 7), (3, 3), (2, 2), (2, 2)),

@@ -139,7 +139,7 @@ def unlike_channels(*, x: np.ndarray, w: np.ndarray, gy: np.ndarray) -> None:
     """Gives one channel large numbers and small weights, which must not hide errors in the others."""
     x[:, 0] *= np.float32(1e6)
     w[:, 0] *= np.float32(1e-6)
-    x[0, 1, 4, 4] = 1e5
+    x[0, 1, x.shape[2] // 2, x.shape[3] // 2] = 1e5  # every tap sees the middle, in every phase
 
 
 ODDITIES: dict[str, Callable[..., None]] = {
@@ -271,7 +271,7 @@ def test_the_error_is_at_most_twice_the_error_of_direct_sums() -> None:
     """
     for images, channels, side, dilation in (
         (4, 24, 32, 1), (4, 32, 32, 1), (2, 64, 40, 1), (1, 64, 56, 1), (48, 24, 24, 1), (1, 256, 14, 1),
-        (1, 256, 8, 1), (4, 256, 8, 1), (1, 512, 8, 1), (2, 64, 48, 2), (1, 64, 64, 8), (2, 24, 48, 4),
+        (1, 256, 8, 1), (4, 256, 8, 1), (1, 512, 8, 1), (2, 64, 48, 2), (1, 64, 64, 8), (2, 32, 48, 4),
     ):  # fmt: skip
         shape = f"{images} {channels} {side} {dilation}"
         SHAPES[shape] = (images, channels, channels, 1, (side, side), dilation, (dilation, dilation))

@@ -67,6 +67,9 @@ pub(super) const WINOGRAD_CHANNELS: usize = 24;
 const WINOGRAD_CHANNELS_OF_PAIRS: usize = 32;
 /// The fewest channels and maps of a group for which the gradient of the weight by Winograd's algorithm is faster.
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
+/// The fewest channels and maps of a group for kernels with dilated columns. Their tiles see more padding, and with fewer
+/// channels the rounding error would be more than twice that of direct sums.
+const WINOGRAD_CHANNELS_OF_PHASES: usize = 32;
 /// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
 /// The cost of a product of a tile in tenths of the cost of a product of a tap, and the cost of the transforms for a
@@ -228,6 +231,7 @@ fn fits_winograd(g: &Geometry) -> bool {
 /// exactness matters more, it is used only on request.
 pub(super) fn takes_winograd<T: Float>(g: &Geometry, least: usize) -> bool {
     let pays = || {
+        let least = if g.dilation[1] > 1 { least.max(WINOGRAD_CHANNELS_OF_PHASES) } else { least };
         let enough = |channels: usize| channels / g.group >= least;
         size_of::<T>() == size_of::<f32>()
             && enough(g.channels)

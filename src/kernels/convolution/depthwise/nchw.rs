@@ -149,10 +149,9 @@ unsafe fn sum_rows<T: Float>(
             tail: end.tail.in_registers(is_last),
             ..end
         };
-        if plane.by_taps {
-            let (window, rows) = (&descriptor.window, rows.clone());
+        if plane.is_row {
             let end = end_of(source == 0, source + 1 == sources);
-            let taps = TapSum { window, rows, planes, weights, from, to, to_row, end };
+            let taps = TapSum { window: &descriptor.window, planes, weights, from, to, end };
             // SAFETY: guaranteed by the caller.
             unsafe { (isa::kernels::<T>().tap_sum)(&taps) };
             continue;

@@ -56,8 +56,8 @@ pub(in super::super) struct Plane {
     pub(in super::super) step: usize,
     /// The blocks of taps.
     pub(in super::super) blocks: SmallVec<[TapBlock; 4]>,
-    /// True if all taps are summed together, since rows of positions share no rows of the source.
-    pub(super) by_taps: bool,
+    /// True if there is a single row of adjacent positions.
+    pub(super) is_row: bool,
     /// The distance of kernel elements from one row of taps to the next.
     pub(super) next_row: isize,
     /// The distance of kernel elements from one column of taps to the next.
@@ -98,10 +98,8 @@ impl Plane {
         }
         let next_row = order.get(1).map_or(0, |row| element(*row, 0) - element(order[0], 0));
         let next_column = if n > 1 { element(0, 1) - element(0, 0) } else { 0 };
-        let is_scattered = blocks.len() > 1 && blocks.iter().all(|block| block.rows == 1);
-        let is_one_row = rows.positions == 1 && !blocks.is_empty();
-        let by_taps = is_regular && rows.step == 1 && (is_one_row || is_scattered);
-        Some(Self { rows: rows.len, step: rows.step, blocks, by_taps, next_row, next_column })
+        let is_row = columns.step == 1 && rows.positions == 1 && !blocks.is_empty();
+        Some(Self { rows: rows.len, step: rows.step, blocks, is_row, next_row, next_column })
     }
 
     /// The distance between the kernel elements of the first tap of a block and of the tap at a row and a column.
