@@ -22,7 +22,7 @@ const BLOCK: u64 = 1 << 16;
 const MOST_HEAD: u64 = 20;
 
 /// The index of a tensor in its list, and start and end of its bytes in the file.
-type Place = (usize, u64, u64);
+type TensorPlace = (usize, u64, u64);
 
 /// A field of a message.
 struct Field {
@@ -169,7 +169,7 @@ fn read_onnx(
     content: Bound<'_, PyAny>,
     least: u64,
     most: usize,
-) -> PyResult<(Bound<'_, PyBytes>, Vec<Place>, usize)> {
+) -> PyResult<(Bound<'_, PyBytes>, Vec<TensorPlace>, usize)> {
     let py = content.py();
     let mut reader = Reader::new(content)?;
     let (mut model, mut places, mut n_nodes, mut n_tensors) = (Vec::new(), Vec::new(), 0, 0);
