@@ -235,7 +235,7 @@ impl Movable for u16 {
     const ZERO: Self = 0;
     #[inline(always)]
     fn is_zero(self) -> bool {
-        self & 0x7FFF == 0
+        self << 1 == 0
     }
     #[inline(always)]
     fn plus(self, other: Self) -> Self {

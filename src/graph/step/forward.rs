@@ -386,11 +386,8 @@ impl ForwardStep {
             provenance.stamp_outputs(inputs, 0, self.y.iter().map(|y| &*y.storage));
             return Ok(provenance.of_output(inputs, 0));
         }
-        if self.moves_bits() && along.is_none() {
-            return self.move_bits(inputs, recompute);
-        }
-        if let Some(loops) = self.tiled_loops().filter(|_| along.is_none()) {
-            return self.run_in_tiles(inputs, loops);
+        if let Some(done) = self.run_narrow(inputs, recompute, along)? {
+            return Ok(done);
         }
         self.check_exact_integers()?;
         let mut temporaries = Temporaries::new();
@@ -471,15 +468,36 @@ impl ForwardStep {
         Ok(provenance.of_output(inputs, 0))
     }
 
+    /// Runs a function of arrays of 16 bits without widening whole arrays. None for functions that need that, and for
+    /// those that write to the address of `along`.
+    fn run_narrow(
+        &self,
+        inputs: InputsFingerprint,
+        recompute: bool,
+        along: Option<(*mut u8, Tail<'_>)>,
+    ) -> Result<Option<Fingerprint>> {
+        if along.is_some() {
+            return Ok(None);
+        }
+        if self.moves_bits() {
+            return self.move_bits(inputs, recompute).map(Some);
+        }
+        self.tiled_loops().map(|loops| self.run_in_tiles(inputs, loops)).transpose()
+    }
+
     /// True if the function moves elements that all are stored in the 16 bits of its outputs.
     fn moves_bits(&self) -> bool {
+        self.op.facts().moves_only && self.is_in_bits()
+    }
+
+    /// True if all real numbers that the function reads are stored in the type of its outputs, one of 16 bits.
+    fn is_in_bits(&self) -> bool {
         let Self { op, compute, x, y, integers, .. } = self;
         let (facts, stored) = (op.facts(), compute.stored());
         let fits = |(i, x): (usize, &Operand)| {
             facts.alias(i).is_none() && !facts.overwrites(i) && x.has_bits(stored, Access::Read)
         };
-        facts.moves_only
-            && stored != compute.dtype()
+        stored != compute.dtype()
             && integers.is_none()
             && !self.meets
             && x.iter().enumerate().all(fits)
@@ -487,8 +505,9 @@ impl ForwardStep {
     }
 
     /// Moves elements of 16 bits as they are.
-    fn move_bits(&mut self, inputs: InputsFingerprint, recompute: bool) -> Result<Fingerprint> {
-        let Self { op, compute, x, y, provenance, .. } = self;
+    fn move_bits(&self, inputs: InputsFingerprint, recompute: bool) -> Result<Fingerprint> {
+        let Self { op, compute, x, y, .. } = self;
+        let mut provenance = self.provenance;
         let (stored, mut xm) = (compute.stored(), SmallVec::<[Memory<'_>; 5]>::new());
         for (i, slot) in x.iter().enumerate() {
             let ptr = match slot.dtype.is_float() {
@@ -529,8 +548,9 @@ impl ForwardStep {
     }
 
     /// Runs an elementwise function tile by tile.
-    fn run_in_tiles(&mut self, inputs: InputsFingerprint, loops: Loops) -> Result<Fingerprint> {
-        let Self { op: _held, x, y, provenance, .. } = self;
+    fn run_in_tiles(&self, inputs: InputsFingerprint, loops: Loops) -> Result<Fingerprint> {
+        let Self { x, y, .. } = self;
+        let provenance = self.provenance;
         let mut arrays = [TiledArray::MISSING; 6];
         for (slot, array) in x.iter().zip(&mut arrays) {
             *array = slot.tiled(Access::Read)?;
