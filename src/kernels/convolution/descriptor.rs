@@ -81,7 +81,7 @@ impl Descriptors {
         if numbers == Numbers::Single && !g.channel_last && one.window.is_dilated() {
             let regions = one.window.regions(&g.kernel);
             if pays_by_regions(&one.window, &regions, channels, g.images) {
-                each = regions.into_iter().map(|window| Descriptor::of_region(window)).collect();
+                each = regions.into_iter().map(Descriptor::of_region).collect();
                 return Self { each, division: Division::Regions };
             }
         }
