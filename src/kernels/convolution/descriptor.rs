@@ -27,7 +27,7 @@ pub(super) enum Pass {
 
 /// The elements of the arrays of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Numbers {
+enum WordKind {
     Single,
     /// Words of two numbers in bfloat16, for which windows are not divided into regions.
     Words,
@@ -69,7 +69,7 @@ const SPLIT: (usize, usize) = (3, 2);
 
 impl Descriptors {
     /// One descriptor for each window of pass `of`.
-    fn new(g: &Geometry, of: Pass, numbers: Numbers, windows: Vec<Window>) -> Self {
+    fn new(g: &Geometry, of: Pass, numbers: WordKind, windows: Vec<Window>) -> Self {
         let mut each: Vec<_> = windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
         let splits = of != Pass::WeightGradient && !g.is_depthwise();
         let one = match &each[..] {
@@ -78,7 +78,7 @@ impl Descriptors {
         };
         let (inputs, outputs) = (g.channels / g.group, g.maps / g.group);
         let channels = if of == Pass::Output { (inputs, outputs) } else { (outputs, inputs) };
-        if numbers == Numbers::Single && !g.channel_last && one.window.is_dilated() {
+        if numbers == WordKind::Single && !g.channel_last && one.window.is_dilated() {
             let regions = one.window.regions(&g.kernel);
             if pays_by_regions(&one.window, &regions, channels, g.images) {
                 each = regions.into_iter().map(Descriptor::of_region).collect();
@@ -137,7 +137,7 @@ impl Descriptor {
 /// The descriptors that a thread caches.
 struct DescriptorCache {
     /// The cached descriptors, by geometry, pass and numbers.
-    sums: Vec<(Geometry, Pass, Numbers, Arc<Descriptors>)>,
+    sums: Vec<(Geometry, Pass, WordKind, Arc<Descriptors>)>,
     /// The size of their lists, which limits the cache.
     numbers: usize,
 }
@@ -155,17 +155,17 @@ pub(in crate::kernels) fn begin_thread() {
 impl Geometry {
     /// Returns the descriptors of a sum, from the cache of this thread if possible.
     pub(super) fn descriptors(&self, of: Pass) -> Arc<Descriptors> {
-        self.cached_descriptors(of, Numbers::Single)
+        self.cached_descriptors(of, WordKind::Single)
     }
 
     /// As [`Self::descriptors`], for words of two numbers in bfloat16.
     pub(super) fn descriptors_of_words(&self, of: Pass) -> Arc<Descriptors> {
-        self.cached_descriptors(of, Numbers::Words)
+        self.cached_descriptors(of, WordKind::Words)
     }
 
     /// As [`Self::descriptors`], for numbers of this kind.
-    fn cached_descriptors(&self, of: Pass, kind: Numbers) -> Arc<Descriptors> {
-        let is_it = |(g, sum, numbers, _): &&(Self, Pass, Numbers, Arc<Descriptors>)| {
+    fn cached_descriptors(&self, of: Pass, kind: WordKind) -> Arc<Descriptors> {
+        let is_it = |(g, sum, numbers, _): &&(Self, Pass, WordKind, Arc<Descriptors>)| {
             *sum == of && *numbers == kind && g == self
         };
         let kept = CACHE.try_with(|kept| kept.borrow().sums.iter().find(is_it).map(|(.., all)| all.clone()));
