@@ -67,8 +67,8 @@ pub(super) const WINOGRAD_CHANNELS: usize = 24;
 const WINOGRAD_CHANNELS_OF_PAIRS: usize = 32;
 /// The fewest channels and maps of a group for which the gradient of the weight by Winograd's algorithm is faster.
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
-/// The fewest channels and maps of a group for kernels with dilated columns. Their tiles see more padding, and with fewer
-/// channels the rounding error would be more than twice that of direct sums.
+/// The fewest channels and maps of a group for kernels with dilated columns. Their tiles see more padding, and with
+/// fewer channels the rounding error would be more than twice that of direct sums.
 const WINOGRAD_CHANNELS_OF_PHASES: usize = 32;
 /// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
