@@ -132,11 +132,17 @@ impl Compute for Reshape {
         let own = x.get(0);
         let mut shape = self.shape.clone();
         if !self.axes.is_empty() && self.axes.len() != shape.len() {
-            return Err(Error::argument("reshape", "axes", "one entry for each length", format!("{:?}", self.axes)));
+            return Err(Error::argument(
+                "reshape",
+                "axes",
+                "one entry for each length",
+                format!("{:?}", self.axes),
+            ));
         }
         for (length, axis) in shape.iter_mut().zip(&self.axes).filter(|(_, axis)| **axis != -1) {
             let taken = usize::try_from(*axis).ok().and_then(|axis| own.get(axis));
-            let fail = || Error::argument("reshape", "axes", format!("axes of {own:?} or -1"), format!("{axis}"));
+            let fail =
+                || Error::argument("reshape", "axes", format!("axes of {own:?} or -1"), format!("{axis}"));
             *length = *taken.ok_or_else(fail)? as i64;
         }
         let wanted = shape.clone();
