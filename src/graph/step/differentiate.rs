@@ -91,8 +91,7 @@ impl BackwardStep {
         }
         let state = &mut provenance.state;
         let call = Call { gy: &gym, gx: &gxm, bits: Some(stored), ..Call::new(&xm, &ym, state, false) };
-        // SAFETY: the arrays were made for this operation, with the shapes it requires.
-        let done = stop::guarded(|| unsafe { op.backward(call) });
+        let done = stop::guarded(|| call_kernel(op, call));
         drop(gxm);
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
         done.inspect_err(|_| forget(gx))
@@ -230,8 +229,7 @@ impl BackwardStep {
         };
         let mut refused = false;
         let done = stop::guarded(|| {
-            // SAFETY: the arrays were made for this operation, with the shapes it requires.
-            let done = unsafe { op.backward(call) };
+            let done = call_kernel(op, call);
             refused = done.is_err();
             done
         });
@@ -359,4 +357,11 @@ fn finish(
         }
     }
     Ok(())
+}
+
+/// Runs the kernel of a gradient on the arrays of a step.
+#[inline(always)]
+fn call_kernel(op: &Op, call: Call<'_>) -> Result<()> {
+    // SAFETY: the arrays were made for this operation, with the shapes it requires.
+    unsafe { op.backward(call) }
 }
