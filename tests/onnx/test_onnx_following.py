@@ -299,7 +299,7 @@ WEIGHT = RNG.standard_normal((4, 3, 2, 3)).astype(np.float32)
     ],
 )
 def test_functions_that_fit_all_lengths_are_not_built_again(
-    kind, shapes, constants, n_outputs, attributes, monkeypatch
+    kind, shapes, constants, n_outputs, attributes, built, monkeypatch
 ):
     """Nodes whose arguments are constants give what the reference gives, and moves do not build them again."""
     names, outputs = [f"c{i}" for i in range(len(constants))], [f"y{i}" for i in range(n_outputs)]
@@ -319,6 +319,7 @@ def test_functions_that_fit_all_lengths_are_not_built_again(
         for y, wanted in zip(found if n_outputs > 1 else [found], session.run(None, {"x": x}), strict=True):
             equal(y, wanted, 1e-5, 1e-5)
     assert not rebuilt
+    assert len(built) == 1
 
 
 @pytest.mark.parametrize(

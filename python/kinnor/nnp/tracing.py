@@ -285,7 +285,7 @@ def _arguments(function: Function, shapes: Sequence[tuple[int, ...]], n_inputs: 
             shape = shapes[n_inputs]
             args["output_size"] = list(shape[len(shape) - len(scale) - last : len(shape) - last])
     elif function.info.type_name == "Reshape":
-        args["shape"] = list(shapes[n_inputs])
+        args.update(shape=list(shapes[n_inputs]), axes=[])
     return args
 
 

@@ -342,7 +342,7 @@ class Folding:
         (x,), (y,), args = f.inputs, f.outputs, f.args
         if x.parent is not None and y not in self._kept and not args["inplace"]:
             with context_of(f):
-                y.rewire_on(F.reshape(x, args["shape"]))
+                y.rewire_on(F.reshape(x, args["shape"], axes=args["axes"]))
 
 
 def _source_of_slice(x: Variable, f: Function) -> tuple[Variable, int, int] | None:

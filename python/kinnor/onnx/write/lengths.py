@@ -100,7 +100,7 @@ def _arguments(function: Function, wide: Sequence[tuple[int, ...]], starts: bool
         args["shape"] = [args["shape"][0] + _MORE, *args["shape"][1:]]
     elif kind == "Reshape":
         args["shape"] = _reshaped(function.inputs[0].shape, wide[0], function.outputs[0].shape)
-        args["inplace"] = False
+        args.update(inplace=False, axes=[])
     elif kind == "Broadcast":
         shape = list(function.outputs[0].shape)
         first = len(shape) - len(wide[0])

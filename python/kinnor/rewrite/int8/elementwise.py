@@ -165,7 +165,7 @@ def framed(x: Levels, f: Function, level: int) -> Levels:
 MOVES: dict[str, Callable[[Levels, Function], Levels | None]] = {
     "Identity": lambda x, _: x,
     "MaxPooling": _max_pooling,
-    "Reshape": lambda x, f: x.like(plain=F.reshape(x.plain, f.args["shape"])),
+    "Reshape": lambda x, f: x.like(plain=F.reshape(x.plain, f.args["shape"], axes=f.args["axes"])),
     "Slice": _slice,
     "Transpose": _transpose,
 }
