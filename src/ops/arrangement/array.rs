@@ -111,7 +111,8 @@ op! {
     ///
     /// Raises:
     ///     ShapeError: If the number of elements differs.
-    ///     ArgumentError: If `axes` has another number of entries than `shape`, or names an axis that `x` does not have.
+    ///     ArgumentError: If `axes` has another number of entries than `shape`, or names an axis that `x` does not
+    ///         have.
     ///
     /// Examples:
     /// ```text
