@@ -84,11 +84,11 @@ class _Step:
 
 
 class _Values(dict[str, Any]):
-    """Values by name. Those of outputs of functions are made when they are read, so that runs may clear the outputs.
+    """Values by name. A value of a function's output is made when it is read, so that runs may clear the output.
 
     Attributes:
         places: Functions, places, types and sources of the values that are not made, by name.
-        made: The names of those that were made since `let_go`.
+        made: The names of the values that were made since the last `let_go`.
     """
 
     def __init__(self) -> None:
@@ -276,8 +276,8 @@ class Following:
         values = self._values
         outputs = [values[name].variable for _, name in step.outputs if not values[name].known]
         if len(outputs) == 1 and is_a(f := outputs[0].parent, "Reshape") and f.inputs[0].parent is not None:
-            if outputs[0] not in kept and not f.info.args["inplace"]:
-                args = f.info.args
+            args = f.args
+            if outputs[0] not in kept and not args["inplace"]:
                 outputs[0].rewire_on(F.reshape(f.inputs[0], args["shape"], axes=args["axes"]))
             if values[step.read[0]]._variable == f.inputs[0]:
                 return

@@ -446,14 +446,9 @@ class Node:
             raise OnnxError(f"{self.proto.op_type}: expected input {i}, got none")
         return found
 
-    def is_fixed(self, *places: int) -> bool:
-        """True if inputs are constants that do not follow from lengths, or missing.
-
-        Args:
-            places: Indices of the inputs; by default all but the first.
-        """
-        chosen = [self.inputs[i] for i in places if i < len(self.inputs)] if places else self.inputs[1:]
-        return all(value is None or (value.known and not value.has_lengths) for value in chosen)
+    def is_fixed(self) -> bool:
+        """True if all inputs but the first are constants that do not follow from lengths, or missing."""
+        return all(value is None or (value.known and not value.has_lengths) for value in self.inputs[1:])
 
     def x(self, i: int = 0) -> Variable:
         """An input as a variable.

@@ -163,7 +163,7 @@ def _where(node: Node) -> Any:
     else:  # without an array of equal numbers
         condition = node.x(0) if number == 1 else F.logical_not(node.x(0))
         condition = reshape(condition, (1,) * (len(shape) - condition.ndim) + tuple(condition.shape))
-        if shapes[0] and len(shapes[0]) == len(shape) == len(shapes[3 - number]) and shapes[3 - number] == shape:
+        if len(shapes[0]) == len(shape) and shapes[3 - number] == shape:
             note_free()
         y = F.bool_fill(expand(node.x(3 - number), shape), condition, float(node.static(number).item()))
     sources = frozenset[str]().union(*(node.value(i).sources for i in range(3)))

@@ -317,8 +317,8 @@ def _resize(node: Node) -> Variable:
 def _repeats(node: Node, x: Variable, lengths: Sequence[int], scales: Sequence[float], where: str) -> list[int] | None:
     """How often a `Resize` repeats elements of the last axes, or None if it does not just repeat elements.
 
-    The places of the elements of an output that is twice as long begin like those of a shorter one, but for
-    `align_corners`. So a few of them show it.
+    A longer output begins with the same places as a shorter one, except for `align_corners`. So a few places show
+    whether elements only repeat.
     """
     whole = [round(scale) for scale in scales]
     axes = zip(lengths, x.shape, scales, whole, strict=True)

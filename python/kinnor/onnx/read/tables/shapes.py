@@ -90,8 +90,8 @@ def _reshaping(target: Callable[[Node], tuple[list[int], list[int] | None]]) -> 
     """A row for a reshape.
 
     Args:
-        target: Returns the output shape of a node and, for each length, the axis of the input that it is the length
-            of, -1 if it is fixed, or `_REST`. None instead of these if the lengths of the input decide on them.
+        target: Returns the output shape of a node and the axes of its lengths. The axis of a length is the one that has
+            it in the input, -1 for a fixed length, or `_REST`. Without axes, lengths of the input decide on the shape.
     """
 
     def build(node: Node) -> Variable:
@@ -146,26 +146,6 @@ def _concat(node: Node) -> Variable:
     return F.concatenate(*full, axis=axis) if len(full) > 1 else F.identity(full[0])
 
 
-def _slices(node: Node) -> tuple[slice, ...]:
-    """The Python slices of `Slice`, one for each axis."""
-    shape = node.value(0).shape
-    starts, ends = node.ints(1, "starts") or [], node.ints(2, "ends") or []
-    axes = node.ints(3, "axes") if node.has(3) or "axes" in node.attributes else None
-    steps = (node.ints(4) if node.has(4) else None) or [1] * len(starts)
-    found = [slice(0, length, 1) for length in shape]
-    for axis, start, end, step in zip(
-        axes if axes is not None else range(len(starts)), starts, ends, steps, strict=False
-    ):
-        if not step:
-            raise OnnxError("Slice: expected steps other than zero, got zero")
-        length = shape[axis]
-        low, high = (0, length) if step > 0 else (-1, length - 1)
-        start = min(max(start + length if start < 0 else start, 0), high if step < 0 else length)
-        end = min(max(end + length if end < 0 else end, low), length)
-        found[axis] = slice(start, end if end >= 0 else None, step)
-    return tuple(found)
-
-
 def _given_slices(node: Node) -> tuple[slice, ...]:
     """The Python slices of `Slice`, one for each axis, which fit inputs of all lengths."""
     starts, ends = node.ints(1, "starts") or [], node.ints(2, "ends") or []
@@ -174,6 +154,23 @@ def _given_slices(node: Node) -> tuple[slice, ...]:
     steps = (node.ints(4) if node.has(4) else None) or [1] * len(starts)
     for axis, *given in zip(axes if axes is not None else range(len(starts)), starts, ends, steps, strict=False):
         found[axis] = slice(*given)
+    return tuple(found)
+
+
+def _slices(node: Node) -> tuple[slice, ...]:
+    """The Python slices of `Slice`, one for each axis, with bounds within the input."""
+    found = []
+    for length, given in zip(node.value(0).shape, _given_slices(node), strict=True):
+        start, end, step = given.start, given.stop, given.step
+        if not step:
+            raise OnnxError("Slice: expected steps other than zero, got zero")
+        if start is None:
+            found.append(slice(0, length, 1))
+            continue
+        low, high = (0, length) if step > 0 else (-1, length - 1)
+        start = min(max(start + length if start < 0 else start, 0), high if step < 0 else length)
+        end = min(max(end + length if end < 0 else end, low), length)
+        found.append(slice(start, end if end >= 0 else None, step))
     return tuple(found)
 
 
@@ -372,7 +369,7 @@ def _scattered(node: Node, indices: Variable) -> Variable:
     """The first input with the third one stored at, or added to, indices (n, ...)."""
     x, updates = node.value(0), node.x(2)
     if node.get("reduction", "none") != "add":
-        y: Variable = core.scatter_nd(updates, indices, F.identity(x.variable))  # of the shape of `x`, whatever that is
+        y: Variable = core.scatter_nd(updates, indices, F.identity(x.variable))  # the shape follows `x`
         return y
     sums = F.scatter_nd(updates, indices, shape=x.shape, add=True)
     return sums if x.known and not np.any(x.static()) else x.variable + sums
