@@ -377,7 +377,7 @@ def test_negative_padding_and_smaller_factors_fit_all_lengths(built):
 
 
 def test_slices_without_elements_are_built_anew():
-    """A slice that is empty for some lengths. What reads it gets a constant then."""
+    """A slice that is empty for some lengths. Its readers get a constant then."""
     nodes = [
         helper.make_node("Slice", ["x", "from", "to", "axis"], ["part"]),
         helper.make_node("Concat", ["part", "x"], ["y"], axis=0),

@@ -142,7 +142,7 @@ def leaf(array: np.ndarray, dtype: Any) -> nn.Variable:
 def run(case: Case, arrays: list[np.ndarray], kind: str, n_threads: int = 1, dynamic: bool = False) -> list[np.ndarray]:
     """Returns the output and the gradients of a function, then the gradients after they were added to once more.
 
-    With `kind` "float", gradients read the output as a type of 16 bits holds it: that of `arrays`.
+    With `kind` "float", gradients read the output rounded to the type of `arrays`, which has 16 bits.
     """
     f, _ = case
     dtype = TYPES.get(kind, np.float32)
@@ -178,7 +178,7 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_functions_round_the_results_of_float32(name: str, kind: str, special: bool) -> None:
-    """Outputs and gradients are those of float32 on the widened inputs, rounded to the nearest even number."""
+    """Outputs and gradients equal float32's on the widened inputs, rounded to the nearest even number."""
     case = CASES[name]
     arrays = numbers(case[1], kind, special)
     found, wide = run(case, arrays, kind), run(case, arrays, "float")

@@ -468,8 +468,8 @@ impl ForwardStep {
         Ok(provenance.of_output(inputs, 0))
     }
 
-    /// Runs a function of arrays of 16 bits without widening whole arrays. None for functions that need that, and for
-    /// those that write to the address of `along`.
+    /// Runs a function of arrays of 16 bits without widening whole arrays. None if the function needs widened arrays or
+    /// writes to the address of `along`.
     fn run_narrow(
         &self,
         inputs: InputsFingerprint,

@@ -67,15 +67,14 @@ pub(super) const WINOGRAD_CHANNELS: usize = 24;
 const WINOGRAD_CHANNELS_OF_PAIRS: usize = 32;
 /// The fewest channels and maps of a group for which the gradient of the weight by Winograd's algorithm is faster.
 pub(super) const WINOGRAD_WEIGHT_CHANNELS: usize = 16;
-/// The fewest channels and maps of a group for kernels with dilated columns. Their tiles see more padding, and with
-/// fewer channels the rounding error would be more than twice that of direct sums.
+/// The fewest channels and maps of a group for kernels with dilated columns. Their tiles see more padding. With
+/// fewer channels, rounding errors would exceed twice the errors of direct sums.
 const WINOGRAD_CHANNELS_OF_PHASES: usize = 32;
 /// The fewest tiles of all images that pay for the transform of the weights.
 const WINOGRAD_TILES: usize = 4;
-/// The cost of a product of a tile in tenths of the cost of a product of a tap, and the cost of the transforms for a
-/// product, which channels share.
+/// The cost of a product of a tile, in tenths of the cost of a product of a tap.
 const OF_PRODUCT: usize = 13;
-/// See [`OF_PRODUCT`].
+/// The cost of the transforms for a product of a tile, in the same unit. Channels share it.
 const OF_TRANSFORM: usize = 320;
 /// The cost of the transform of the weights, in products of a tap at one position.
 const OF_WEIGHTS: usize = 400;
@@ -198,7 +197,7 @@ fn fill_tiles(g: &Geometry) -> bool {
     all(&g.dilation, 1) || LEAST_SHARE.0 * OUT * OUT * tiles(g) <= LEAST_SHARE.1 * g.images * g.positions()
 }
 
-/// True if the products of all tiles cost less than those of the taps that read the input, which are computed
+/// True if the products of all tiles cost less than the products of the taps that read the input, computed
 /// [region by region](pays_by_regions). Few channels pay less for the transforms.
 fn costs_less_than_regions(g: &Geometry) -> bool {
     let reads = |i: usize, t: usize| {
@@ -287,8 +286,7 @@ fn takes_gemm_rows(g: &Geometry, by_winograd: bool) -> bool {
         && algorithm() == Algorithm::Auto
 }
 
-/// The cost of `n` columns of a product: 3 for a wide tile, which has twice the columns of a narrow one, and 2 for
-/// the latter.
+/// The cost of `n` columns of a product: 3 for a wide tile and 2 for a narrow one, which has half the columns.
 fn columns_cost(n: usize) -> usize {
     n / (2 * LANES) * 3 + [0, 2, 3][(n % (2 * LANES)).div_ceil(LANES)]
 }

@@ -48,7 +48,7 @@ fn geometries() -> Vec<Geometry> {
         geometry(3, [24, 70, 1], &[[32, 3, 3, 1, 2], [18, 3, 0, 1, 1]]),
         geometry(1, [48, 50, 2], &[[19, 3, 3, 1, 3], [41, 3, 2, 1, 1]]),
         geometry(5, [40, 24, 1], &[[11, 3, 0, 1, 2], [7, 3, 1, 1, 1]]),
-        // Columns of several phases, alone and with those of rows, of equal and of different widths.
+        // Several phases of columns, alone and with phases of rows, of equal and of different widths.
         geometry(2, [25, 30, 1], &[[9, 3, 1, 1, 1], [23, 3, 1, 1, 2]]),
         geometry(3, [24, 70, 1], &[[18, 3, 0, 1, 1], [32, 3, 3, 1, 2]]),
         geometry(1, [48, 50, 2], &[[19, 3, 3, 1, 3], [41, 3, 5, 1, 4]]),
@@ -106,7 +106,7 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [20, 25, 1], &[[9, 3, 1, 4, 1], [150, 3, 1, 4, 1]]),
         geometry(2, [9, 20, 1], &[[12, 2, 1, 2, 1], [45, 2, 1, 2, 1]]),
         geometry(3, [6, 7, 1], &[[90, 2, 0, 2, 1]]),
-        // Kernels of which many taps read padding: some only padding, for some positions none.
+        // Many taps read padding. Some read nothing else, and some positions have no tap that reads the input.
         geometry(2, [40, 26, 1], &[[13, 3, 6, 1, 6], [17, 3, 7, 1, 7]]),
         geometry(1, [26, 48, 2], &[[9, 3, 8, 1, 8], [21, 3, 12, 1, 12]]),
         geometry(2, [12, 30, 1], &[[7, 3, 9, 1, 9], [20, 3, 5, 1, 5]]),

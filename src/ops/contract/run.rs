@@ -282,8 +282,8 @@ impl<'a, T: Movable> Run<'a, T> {
         self.y[o]
     }
 
-    /// The number `v` as an element of an output: an integer if the function moves elements of integer arrays, or the
-    /// bits of a number of 16 bits if it moves those.
+    /// The number `v` as an element of an output. It is an integer if the function moves integers, and the bits of a
+    /// number of 16 bits if the function moves such numbers.
     pub fn constant(&self, v: f64) -> T {
         match self.bits {
             Some(dtype) => T::of_whole(bits_of_constant(v, dtype).into()),

@@ -1,5 +1,5 @@
-//! Implicit GEMM, channels first, for kernels of which many taps read padding: each region of positions, whose taps all
-//! read the source, is a product of its own.
+//! Implicit GEMM, channels first, for kernels with many taps that read padding. Positions are divided into regions. All
+//! taps of a region read the source, so each region is a product of its own.
 
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ impl Window {
 struct RegionBlock<'a> {
     /// The region.
     window: &'a Window,
-    /// The rows: those of the first image, of the second and so on.
+    /// The rows, image by image.
     rows: Range<usize>,
 }
 
@@ -86,8 +86,8 @@ pub(in super::super) unsafe fn run<T: Float>(
     Ok(())
 }
 
-/// Packs the weights, or returns packed ones from the cache: a matrix of targets by [`TOGETHER`] sources for each such
-/// part of the sources and each kernel element.
+/// Packs the weights, or returns packed ones from the cache. Sources are divided into parts of [`TOGETHER`]. Each part
+/// and kernel element has a matrix of targets by sources.
 fn pack_taps<T: Float>(sum: &Correlation<'_, T>, known: WeightCache<'_>) -> Result<Weights<T>, OutOfMemory> {
     let g = sum.g;
     let (map, channel, tap) = g.weight_strides();

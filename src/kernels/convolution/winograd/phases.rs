@@ -20,7 +20,7 @@ pub(in super::super) struct Phases {
     row: TileRow,
 }
 
-/// A row of tiles: those of the first phase of columns, of the second and so on.
+/// A row of tiles, phase of columns by phase of columns.
 #[derive(Clone, Copy)]
 pub(in super::super) struct TileRow {
     /// The distance of the columns of a phase.
@@ -79,7 +79,7 @@ impl Phases {
         images * self.phases
     }
 
-    /// Height and width of a plane, whose columns are those of all phases. The first plane is the highest.
+    /// Height and width of a plane, which has the columns of all phases. The first plane is the highest.
     pub(in super::super) fn size(&self, plane: usize) -> (usize, usize) {
         (rows(self.size.0, plane % self.phases, self.dilation), self.size.1)
     }
