@@ -23,6 +23,15 @@ def no_parameters():
     nn.clear_parameters()
 
 
+@pytest.fixture
+def convolution_settings():
+    """Restores threads and convolution algorithm after the test."""
+    before = nn.get_num_threads()
+    yield
+    nn.set_num_threads(before)
+    nn.set_conv_algorithm("auto")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Runs one worker more than there are cores, since tests of several processes often wait for each other."""

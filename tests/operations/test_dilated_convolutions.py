@@ -1,6 +1,5 @@
 """Dilated and depthwise convolutions compared with sums in double precision, forward and backward."""
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -9,6 +8,8 @@ import pytest
 
 import kinnor as nn
 import kinnor.functions as F
+
+pytestmark = pytest.mark.usefixtures("convolution_settings")
 
 Case = tuple[int, int, int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -41,15 +42,6 @@ CASES: dict[str, Case] = {
     "depthwise sequence, short": (3, 40, 40, 40, (33,), (9,), (2,), (8,)),
 }
 """Sizes of convolutions."""
-
-
-@pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
-    """Restores threads and convolution algorithm after the test."""
-    before = nn.get_num_threads()
-    yield
-    nn.set_num_threads(before)
-    nn.set_conv_algorithm("auto")
 
 
 def arrays(case: Case) -> list[np.ndarray]:

@@ -1,6 +1,6 @@
 """Winograd convolutions compared with direct sums: locality, signs, zeros and exactness, forward and backward."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,6 +8,8 @@ import pytest
 import kinnor as nn
 import kinnor.functions as F
 from kinnor.ext_utils import get_extension_context
+
+pytestmark = pytest.mark.usefixtures("convolution_settings")
 
 Sums = dict[str, np.ndarray]
 """Results by name: the output, both gradients, and the output of a transposed convolution."""
@@ -26,15 +28,6 @@ SHAPES = {
     "dilated groups": (1, 96, 64, 2, (32, 32), 8, (8, 8)),
 }
 """Sizes of convolutions of 3 by 3."""
-
-
-@pytest.fixture(autouse=True)
-def settings() -> Iterator[None]:
-    """Restores threads and convolution algorithm after the test."""
-    before = nn.get_num_threads()
-    yield
-    nn.set_num_threads(before)
-    nn.set_conv_algorithm("auto")
 
 
 def arrays(shape: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
