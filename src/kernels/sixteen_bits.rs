@@ -3,6 +3,8 @@
 #[cfg(target_arch = "aarch64")]
 mod halves;
 #[cfg(target_arch = "x86_64")]
+mod registers;
+#[cfg(target_arch = "x86_64")]
 mod rounding;
 
 use std::marker::PhantomData;
@@ -18,6 +20,23 @@ use crate::kernels::simd::vectorised;
 use crate::kernels::simd::{Isa, isa};
 use crate::kernels::threads::{Shared, ranges};
 use crate::kernels::{Float, PerFloat, stop};
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use registers::{LANES, put_in_registers};
+
+/// True if this machine has loops that widen elements of a type of 16 bits in registers.
+pub(crate) fn has_registers(stored: DType) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return match stored {
+        DType::BF16 => has_pairs(),
+        _ => isa() == Isa::Avx512,
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = stored;
+        false
+    }
+}
 
 /// Elements that a thread converts at a time.
 const GRAIN: usize = 1 << 15;

@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 use crate::array::sixteen::bits_of;
 
 /// The class of subnormal numbers.
-const SUBNORMAL: i32 = 0x20;
+pub(super) const SUBNORMAL: i32 = 0x20;
 /// Numbers that are rounded at a time.
 const WIDE: usize = 32;
 

@@ -2,9 +2,12 @@
 
 use std::cell::Cell;
 
+use half::{bf16, f16};
+
+use crate::array::DType;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::simd::vectorised;
-use crate::kernels::{Float, map, threads};
+use crate::kernels::{Float, Movable, map, sixteen_bits, threads};
 use crate::ops::contract::part::{Part, Whole};
 use crate::ops::{Binary, Reads, Unary};
 
@@ -20,6 +23,8 @@ pub struct Loops {
     forward: Loop,
     /// Compute the gradient of each input.
     backward: [Loop; 2],
+    /// The loops for the output and the gradients of arrays in bfloat16, and in half precision.
+    of_sixteen_bits: [Option<(Loop, [Loop; 2])>; 2],
     /// For each input, true if its gradient equals the gradient of the output.
     pub passes: [bool; 2],
 }
@@ -46,10 +51,28 @@ impl Loops {
     /// The loops of the formula `F` of an operation, for `f64` if `double`, else for `f32`.
     fn new<C, F: Formula<C>>(op: &C, double: bool, passes: [bool; 2]) -> Self {
         let (forward, backward): (Loop, [Loop; 2]) = match double {
-            true => (run::<C, F, f64, OUTPUT>, [run::<C, F, f64, 0>, run::<C, F, f64, 1>]),
-            false => (run::<C, F, f32, OUTPUT>, [run::<C, F, f32, 0>, run::<C, F, f32, 1>]),
+            true => (run::<C, F, f64, f64, OUTPUT>, [run::<C, F, f64, f64, 0>, run::<C, F, f64, f64, 1>]),
+            false => (run::<C, F, f32, f32, OUTPUT>, [run::<C, F, f32, f32, 0>, run::<C, F, f32, f32, 1>]),
         };
-        Self { formula: (&raw const *op).cast(), forward, backward, passes }
+        #[cfg(not(target_arch = "x86_64"))]
+        let of_sixteen_bits = [None; 2];
+        #[cfg(target_arch = "x86_64")]
+        let of_sixteen_bits: [Option<(Loop, [Loop; 2])>; 2] = match double {
+            true => [None; 2],
+            false => [
+                Some((run::<C, F, f32, bf16, OUTPUT>, [run::<C, F, f32, bf16, 0>, run::<C, F, f32, bf16, 1>])),
+                Some((run::<C, F, f32, f16, OUTPUT>, [run::<C, F, f32, f16, 0>, run::<C, F, f32, f16, 1>])),
+            ],
+        };
+        Self { formula: (&raw const *op).cast(), forward, backward, of_sixteen_bits, passes }
+    }
+
+    /// The loops for arrays of a type of 16 bits, if this machine has them. They compute in `f32` and round each result.
+    pub(crate) fn of_sixteen_bits(&self, stored: DType) -> Option<Self> {
+        let [bfloat16, half] = self.of_sixteen_bits;
+        let loops = if stored == DType::BF16 { bfloat16 } else { half };
+        let (forward, backward) = loops.filter(|_| sixteen_bits::has_registers(stored))?;
+        Some(Self { forward, backward, ..*self })
     }
 
     /// Computes a part of the output, which may alias an input.
@@ -85,8 +108,8 @@ impl Loops {
     /// inputs are broadcast by the broadcast.
     ///
     /// # Safety
-    /// As [`Loops::forward`], for arrays of elements `T` that have the shapes of the broadcast.
-    pub(crate) unsafe fn over<T: Float>(&self, way: Way, broadcast: Option<&BroadcastLayout>, all: Part) {
+    /// As [`Loops::forward`], for arrays of elements `T`, or of their bits, that have the shapes of the broadcast.
+    pub(crate) unsafe fn over<T: Movable>(&self, way: Way, broadcast: Option<&BroadcastLayout>, all: Part) {
         // SAFETY: guaranteed by the caller, and a tile is within the arrays.
         unsafe {
             let run = |part: &Part| match way {
@@ -124,12 +147,92 @@ pub(crate) enum Way {
 /// Elements that are computed before any of them is written: one or two full registers. If one loop writes chunks of
 /// this size and the next reads the same chunks, the processor forwards them from its store buffer.
 const LANES: usize = 16;
+/// The largest number of elements of [`Stored::LANES`].
+const MOST_LANES: usize = 32;
 /// The elements computed before any is written, for formulas with long chains of dependent steps. There out-of-order
 /// execution does not reach the next register.
 const MANY: usize = 4 * LANES;
 
 /// Stands for the output, where inputs are numbers.
 const OUTPUT: usize = 2;
+
+/// Elements in memory, as the loops of a type of numbers read and write them.
+trait Stored<T>: Copy {
+    /// `1`.
+    const ONE: Self;
+    /// The elements that are computed before any of them is written.
+    const LANES: usize;
+
+    /// True if all angles are known to be small.
+    fn are_small(x: &[Cell<Self>]) -> bool;
+
+    /// Writes or adds `f` of the elements of each of `x` at the same index, up to the last multiple of
+    /// [`Stored::LANES`]. Computes `TOGETHER` elements before any is written as long as enough are left. `f` must be
+    /// `#[inline(always)]`.
+    fn put_by<const TOGETHER: usize, const N: usize>(
+        of: &OperandElements<'_, Self>,
+        x: [&[Cell<Self>]; N],
+        f: impl Fn([T; N]) -> T,
+    );
+
+    /// As [`Stored::put_by`], a few elements at a time.
+    #[inline(always)]
+    fn put<const N: usize>(of: &OperandElements<'_, Self>, x: [&[Cell<Self>]; N], f: impl Fn([T; N]) -> T) {
+        Self::put_by::<LANES, N>(of, x, f);
+    }
+}
+
+impl<T: Float> Stored<T> for T {
+    const ONE: Self = <T as Float>::ONE;
+    const LANES: usize = LANES;
+
+    #[inline(always)]
+    fn are_small(x: &[Cell<Self>]) -> bool {
+        map::are_small(x)
+    }
+
+    #[inline(always)]
+    fn put_by<const TOGETHER: usize, const N: usize>(
+        of: &OperandElements<'_, Self>,
+        x: [&[Cell<Self>]; N],
+        f: impl Fn([T; N]) -> T,
+    ) {
+        of.put_by::<TOGETHER, N>(x, f);
+    }
+}
+
+/// Implements [`Stored`] for types of 16 bits.
+#[cfg(target_arch = "x86_64")]
+macro_rules! stored_in_sixteen_bits {
+    ($($ty:ident)+) => {$(
+        impl Stored<f32> for $ty {
+            const ONE: Self = Self::ONE;
+            const LANES: usize = sixteen_bits::LANES;
+
+            #[inline(always)]
+            fn are_small(x: &[Cell<Self>]) -> bool {
+                // Magnitudes of numbers are ordered as their bits are.
+                let limit = Self::from_f32_const(<f32 as Float>::SMALL_ANGLE).to_bits();
+                x.iter().fold(true, |all, x| all & (x.get().to_bits() << 1 < limit << 1))
+            }
+
+            #[inline(always)]
+            fn put_by<const TOGETHER: usize, const N: usize>(
+                of: &OperandElements<'_, Self>,
+                x: [&[Cell<Self>]; N],
+                f: impl Fn([f32; N]) -> f32,
+            ) {
+                let n = of.to.len();
+                assert!(x.iter().all(|x| x.len() == n), "arrays of different lengths");
+                let (x, to) = (x.map(|x| x.as_ptr().cast()), of.to.as_ptr().cast_mut().cast());
+                // SAFETY: all are as long as the destination, and cells may be written while they are shared.
+                unsafe { sixteen_bits::put_in_registers::<Self, N>(x, to, n, of.add, f) };
+            }
+        }
+    )+};
+}
+#[cfg(target_arch = "x86_64")]
+stored_in_sixteen_bits!(bf16 f16);
 
 /// The arrays that one loop reads and writes, `n` elements of each. They may alias: an element is read before the
 /// element at the same index is written. Arrays that are not read are empty.
@@ -176,14 +279,7 @@ impl Part {
 }
 
 impl<T: Float> OperandElements<'_, T> {
-    /// Writes or adds `f` of the elements of each of `x` at the same index, up to the last multiple of [`LANES`]. `f`
-    /// must be `#[inline(always)]`.
-    #[inline(always)]
-    fn put<const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
-        self.put_by::<LANES, N>(x, f);
-    }
-
-    /// As [`OperandElements::put`], in chunks of `TOGETHER` elements as long as enough are left.
+    /// See [`Stored::put_by`].
     #[inline(always)]
     fn put_by<const TOGETHER: usize, const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
         assert!(x.iter().all(|x| x.len() == self.to.len()), "arrays of different lengths");
@@ -249,24 +345,29 @@ impl<T: Float> OperandElements<'_, T> {
         }
         to.set(lanes);
     }
+}
 
-    /// Processes the elements that [`OperandElements::put`] leaves over, padded to full lanes in temporary memory.
+impl<S> OperandElements<'_, S> {
+    /// Processes the elements that [`Stored::put_by`] leaves over, padded to full lanes in temporary memory.
     ///
     /// # Safety
     /// As [`Loops::forward`], for a loop that writes `y` if it reads no gradient, otherwise each `gx` that is not
     /// null.
     #[inline(never)]
-    unsafe fn rest(self, formula: *const (), work: Loop) {
-        let start = self.to.len() / LANES * LANES;
+    unsafe fn rest<T: Float>(self, formula: *const (), work: Loop)
+    where
+        S: Stored<T>,
+    {
+        let start = self.to.len() / S::LANES * S::LANES;
         let before = if self.add { self.to } else { &[] };
         let all = [self.x[0], self.x[1], self.y, self.gy, before];
-        let buffers = [const { [const { Cell::new(T::ONE) }; LANES] }; 5];
+        let buffers = [const { [const { Cell::new(S::ONE) }; MOST_LANES] }; 5];
         all.iter()
             .zip(&buffers)
             .for_each(|(from, buffer)| copy(from.get(start..).unwrap_or_default(), buffer));
         let [x0, x1, y, gy, to] = buffers.each_ref().map(|buffer| buffer.as_ptr().cast_mut().cast::<u8>());
         let y = if self.gy.is_empty() { to } else { y };
-        let part = Part { x: [x0, x1], y, gy, gx: [to; 2], adds: [self.add; 2], n: LANES };
+        let part = Part { x: [x0, x1], y, gy, gx: [to; 2], adds: [self.add; 2], n: S::LANES };
         // SAFETY: the formula is alive, and each array holds all lanes.
         unsafe { work(formula, &part) };
         copy(&buffers[4], &self.to[start..]);
@@ -275,7 +376,7 @@ impl<T: Float> OperandElements<'_, T> {
 
 /// Copies the elements that both have.
 #[inline(always)]
-fn copy<T: Float>(from: &[Cell<T>], to: &[Cell<T>]) {
+fn copy<S>(from: &[Cell<S>], to: &[Cell<S>]) {
     // SAFETY: both have that many elements, and cells may be written while they are shared.
     unsafe { std::ptr::copy(from.as_ptr(), to.as_ptr().cast_mut(), from.len().min(to.len())) };
 }
@@ -288,18 +389,18 @@ trait Formula<C> {
     const READS: Reads;
 
     /// Computes the output.
-    fn forward<T: Float>(op: &C, of: &OperandElements<'_, T>);
+    fn forward<T: Float, S: Stored<T>>(op: &C, of: &OperandElements<'_, S>);
 
     /// Computes the gradient of input `I`.
-    fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>);
+    fn backward<T: Float, S: Stored<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>);
 }
 
 /// The loop for the gradient of input `WAY`, or for the output.
-unsafe fn run<C, F: Formula<C>, T: Float, const WAY: usize>(formula: *const (), part: &Part) {
+unsafe fn run<C, F: Formula<C>, T: Float, S: Stored<T>, const WAY: usize>(formula: *const (), part: &Part) {
     let is_two = F::INPUTS == 2;
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let of: OperandElements<'_, T> = if WAY == OUTPUT {
+        let of: OperandElements<'_, S> = if WAY == OUTPUT {
             part.elements(Read { x: [true, is_two], y: false, gy: false }, part.y, false)
         } else {
             let x = F::READS.input(0);
@@ -308,12 +409,12 @@ unsafe fn run<C, F: Formula<C>, T: Float, const WAY: usize>(formula: *const (), 
         };
         let op = &*formula.cast::<C>();
         if WAY == OUTPUT {
-            F::forward(op, &of);
+            F::forward::<T, S>(op, &of);
         } else {
-            F::backward::<T, WAY>(op, &of);
+            F::backward::<T, S, WAY>(op, &of);
         }
-        if !of.to.len().is_multiple_of(LANES) {
-            of.rest(formula, run::<C, F, T, WAY>);
+        if !of.to.len().is_multiple_of(S::LANES) {
+            of.rest::<T>(formula, run::<C, F, T, S, WAY>);
         }
     }
 }
@@ -326,48 +427,53 @@ impl<C: Unary> Formula<C> for OfOne {
     const READS: Reads = C::READS;
 
     #[inline(always)]
-    fn forward<T: Float>(op: &C, of: &OperandElements<'_, T>) {
+    fn forward<T: Float, S: Stored<T>>(op: &C, of: &OperandElements<'_, S>) {
         let x = of.x[0];
-        if C::IS_OF_ANGLES && map::are_small(x) {
-            of.put(
+        if C::IS_OF_ANGLES && S::are_small(x) {
+            S::put(
+                of,
                 [x],
                 #[inline(always)]
-                move |[x]| op.f_small(x),
+                move |[x]: [T; 1]| op.f_small(x),
             );
         } else if C::IS_LONG {
-            of.put_by::<MANY, 1>(
+            S::put_by::<MANY, 1>(
+                of,
                 [x],
                 #[inline(always)]
-                move |[x]| op.f(x),
+                move |[x]: [T; 1]| op.f(x),
             );
         } else {
-            of.put(
+            S::put(
+                of,
                 [x],
                 #[inline(always)]
-                move |[x]| op.f(x),
+                move |[x]: [T; 1]| op.f(x),
             );
         }
     }
 
     #[inline(always)]
-    fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>) {
+    fn backward<T: Float, S: Stored<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>) {
         if I > 0 {
             return;
         }
         // Arrays that are not read may be missing, so another array is passed in their place.
         let x = if C::READS.input(0) { of.x[0] } else { of.gy };
         let y = if C::READS.output(0) { of.y } else { of.gy };
-        if C::IS_OF_ANGLES && map::are_small(x) {
-            of.put(
+        if C::IS_OF_ANGLES && S::are_small(x) {
+            S::put(
+                of,
                 [of.gy, x, y],
                 #[inline(always)]
-                move |[gy, x, y]| gy * op.df_small(x, y),
+                move |[gy, x, y]: [T; 3]| gy * op.df_small(x, y),
             );
         } else {
-            of.put(
+            S::put(
+                of,
                 [of.gy, x, y],
                 #[inline(always)]
-                move |[gy, x, y]| if C::IS_DIFFERENTIABLE { op.gx(gy, x, y) } else { T::ZERO },
+                move |[gy, x, y]: [T; 3]| if C::IS_DIFFERENTIABLE { op.gx(gy, x, y) } else { T::ZERO },
             );
         }
     }
@@ -381,23 +487,25 @@ impl<C: Binary> Formula<C> for OfTwo {
     const READS: Reads = C::READS;
 
     #[inline(always)]
-    fn forward<T: Float>(op: &C, of: &OperandElements<'_, T>) {
-        of.put(
+    fn forward<T: Float, S: Stored<T>>(op: &C, of: &OperandElements<'_, S>) {
+        S::put(
+            of,
             of.x,
             #[inline(always)]
-            move |[a, b]| op.f(a, b),
+            move |[a, b]: [T; 2]| op.f(a, b),
         );
     }
 
     #[inline(always)]
-    fn backward<T: Float, const I: usize>(op: &C, of: &OperandElements<'_, T>) {
+    fn backward<T: Float, S: Stored<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>) {
         // Arrays that are not read may be missing, so the gradient of the output is passed in their place.
         let [a, b] = if C::READS.input(0) { of.x } else { [of.gy; 2] };
         let y = if C::READS.output(0) { of.y } else { of.gy };
-        of.put(
+        S::put(
+            of,
             [of.gy, a, b, y],
             #[inline(always)]
-            move |[gy, a, b, y]| {
+            move |[gy, a, b, y]: [T; 4]| {
                 if C::IS_DIFFERENTIABLE {
                     let (ga, gb) = op.gx(gy, a, b, y);
                     if I == 0 { ga } else { gb }
