@@ -2,51 +2,70 @@
 //!
 //! Several partial sums in a fixed order are more exact than one running sum, and faster.
 
+use super::simd::vectorised;
 use super::sixteen_bits::Values;
 use super::threads::{Shared, ranges};
-use super::{Float, scratch};
+use super::{Float, Movable, Number, Stored, scratch};
+use crate::array::Element;
 
 /// Elements that one lane sums before its sum moves to the next level.
 const BLOCK: usize = 256;
 
+/// The number of parallel sums of a slice.
+const LANES: usize = 16;
+
 /// The sum of a slice.
-pub fn sum<T: Float>(x: &[T]) -> T {
-    /// The number of parallel sums.
-    const LANES: usize = 16;
+pub fn sum<E: Stored>(x: &[E]) -> E::Wide {
     if x.len() > LANES * BLOCK {
         // Split at whole blocks, so that no running sum is long.
         let (left, right) = x.split_at((x.len() / 2).next_multiple_of(LANES * BLOCK).min(x.len() - 1));
         return sum(left) + sum(right);
     }
-    let mut lanes = [T::ZERO; LANES];
+    vectorised(
+        #[inline(always)]
+        || sum_in_lanes(x),
+    )
+}
+
+/// The sum of a few elements.
+#[inline(always)]
+fn sum_in_lanes<E: Stored>(x: &[E]) -> E::Wide {
+    let mut lanes = [E::Wide::ZERO; LANES];
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(l, x)| *l = *l + *x);
+        for l in 0..LANES {
+            lanes[l] = lanes[l] + chunk[l].wide();
+        }
     }
-    let rest = chunks.remainder().iter().fold(T::ZERO, |s, x| s + *x);
+    let mut rest = E::Wide::ZERO;
+    for x in chunks.remainder() {
+        rest = rest + x.wide();
+    }
     let mut n = LANES / 2;
     while n > 0 {
-        (0..n).for_each(|i| lanes[i] = lanes[i] + lanes[i + n]);
+        for l in 0..n {
+            lanes[l] = lanes[l] + lanes[l + n];
+        }
         n /= 2;
     }
     lanes[0] + rest
 }
 
 /// The mean of a slice, also where its sum is beyond the range of the elements.
-pub fn mean<T: Float>(x: &[T]) -> T {
+pub fn mean<E: Stored>(x: &[E]) -> E {
     let all = sum(x);
-    if all.abs() <= T::MAX { all / T::of(x.len() as f64) } else { wide_mean(x) }
+    E::narrowed(if all.abs() <= E::Wide::MAX { all / E::Wide::of(x.len() as f64) } else { wide_mean(x) })
 }
 
 /// [`mean`] by way of float64.
 #[cold]
-fn wide_mean<T: Float>(x: &[T]) -> T {
+fn wide_mean<E: Stored>(x: &[E]) -> E::Wide {
     // Numbers of float64 are scaled, so that their sum stays finite.
     /// The factor by which float64 numbers are scaled, so that their sum stays finite.
     const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
-    let factor = if size_of::<T>() == size_of::<f64>() { DOWN } else { 1.0 };
-    let all: f64 = x.iter().map(|x| x.real() * factor).sum();
-    T::of(all / x.len() as f64 / factor)
+    let factor = if size_of::<E>() == size_of::<f64>() { DOWN } else { 1.0 };
+    let all: f64 = x.iter().map(|x| x.wide().real() * factor).sum();
+    E::Wide::of(all / x.len() as f64 / factor)
 }
 
 /// Elements that are widened at a time.

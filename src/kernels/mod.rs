@@ -32,6 +32,7 @@ pub mod sixteen_bits;
 pub mod softmax;
 pub(crate) mod spectrum;
 pub mod stop;
+mod stored;
 pub mod strided;
 pub(crate) mod suppression;
 pub mod threads;
@@ -44,6 +45,7 @@ pub(crate) use dual::angle_gradients;
 pub use epilogue::{Activation, Epilogue, RowFunctions, Tail};
 pub use number::{Float, Movable, Number, PerFloat};
 pub(crate) use number::{LARGE, from_square, size};
+pub use stored::Stored;
 
 /// Makes what a thread needs before its first task, see [`crate::array::begin_thread`].
 pub(crate) fn begin_thread() {

@@ -147,6 +147,11 @@ impl Divisor {
 }
 
 impl Windows {
+    /// True if no two windows share an element.
+    pub fn are_apart(&self) -> bool {
+        self.axes.iter().all(|axis| axis.output <= 1 || axis.stride >= axis.kernel)
+    }
+
     /// Windows along `axes`, at most three.
     pub fn new(outer: usize, axes: &[PoolingAxis], inner: usize) -> Self {
         let mut all = [PoolingAxis::NONE; 3];

@@ -12,8 +12,8 @@ use super::map::GRAIN;
 use super::scratch::{List, Zeros};
 use super::simd::vectorised;
 use super::threads::{self, Shared};
-use super::{Float, strided};
-use crate::array::Shape;
+use super::{Float, Number, Stored, strided};
+use crate::array::{Element, Shape};
 pub use powers::{PlainRange, PowerSums, power_sums};
 
 /// Accumulators side by side along a row: closer to the exact sum than one, and independent of each other.
@@ -228,34 +228,35 @@ pub fn sums<T: Float>(
 
 /// Writes or adds to `y` the sums of `x`, mapped by `of`. It sums over axes that the shape `to` lacks, or along which
 /// it has length one.
-pub fn sum_to<T: Float>(
-    x: &[T],
+pub fn sum_to<E: Stored>(
+    x: &[E],
     shape: &Shape,
     to: &Shape,
-    y: &mut [T],
+    y: &mut [E],
     accumulate: bool,
-    of: impl Fn(f64) -> T,
+    of: impl Fn(f64) -> E::Wide,
 ) {
     let (sums, factor) = BroadcastLayout::new(to, shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
         let sum = of(*sum / factor);
-        *y = if accumulate { *y + sum } else { sum };
+        *y = E::narrowed(if accumulate { y.wide() + sum } else { sum });
     }
 }
 
 /// `y` is the mean of `x` over `axes`, of `n` elements each.
-pub fn mean<T: Float>(x: &[T], shape: &Shape, axes: &[usize], n: f64, y: &mut [T]) {
+pub fn mean<E: Stored>(x: &[E], shape: &Shape, axes: &[usize], n: f64, y: &mut [E]) {
     let (sums, factor) = BroadcastLayout::new(&without(shape, axes), shape).sums_of(x);
     for (y, sum) in y.iter_mut().zip(&*sums) {
-        let whole = T::of(*sum / factor);
+        let of = E::Wide::of;
+        let whole = of(*sum / factor);
         // A sum may be beyond the range of its elements, a mean is not.
-        *y = if whole.abs() <= T::MAX { whole / T::of(n) } else { T::of(*sum / n / factor) };
+        *y = E::narrowed(if whole.abs() <= E::Wide::MAX { whole / of(n) } else { of(*sum / n / factor) });
     }
 }
 
 /// `y` is `x` summed over `axes`.
-pub fn sum<T: Float>(x: &[T], shape: &Shape, axes: &[usize], y: &mut [T]) {
-    sum_to(x, shape, &without(shape, axes), y, false, T::of);
+pub fn sum<E: Stored>(x: &[E], shape: &Shape, axes: &[usize], y: &mut [E]) {
+    sum_to(x, shape, &without(shape, axes), y, false, E::Wide::of);
 }
 
 #[cfg(test)]

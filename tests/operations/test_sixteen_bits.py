@@ -70,7 +70,7 @@ MOVES: dict[str, Case] = {
     "identity": (F.identity, [ODD]),
 }
 """Functions that move elements."""
-UNARY = ("relu", "sigmoid", "tanh", "gelu", "exp", "swish", "abs", "elu", "softplus", "sin", "log")
+UNARY = ("relu", "sigmoid", "tanh", "gelu", "exp", "swish", "abs", "elu", "softplus", "sin", "tan", "log", "round")
 """Elementwise functions of one array without further arguments."""
 ELEMENTWISE: dict[str, Case] = {
     **{name: (getattr(F, name), [ODD]) for name in UNARY},
@@ -88,6 +88,7 @@ ELEMENTWISE: dict[str, Case] = {
     "add2 of a row": (F.add2, [(33, 65), (1, 65)]),
     "mul2 of a column": (F.mul2, [(33, 65), (33, 1)]),
     "sub2 of a row and a column": (F.sub2, [(33, 1), (1, 700)]),
+    "sub2 of a channel": (F.sub2, [(3, 5, 7, 9), (1, 5, 1, 1)]),
     "div2 of a number": (F.div2, [ODD, (1, 1, 1)]),
     "minimum2 of two axes": (F.minimum2, [(7, 1, 5), (1, 13, 5)]),
 }
@@ -100,6 +101,9 @@ OTHERS: dict[str, Case] = {
     "log_softmax": (lambda x: F.log_softmax(x, axis=1), [ODD]),
     "softmax_cross_entropy": (lambda x: F.softmax_cross_entropy(x, whole((7, 1, 5), 13), axis=1), [ODD]),
     "max_pooling": (lambda x: F.max_pooling(x, (3, 2), (2, 2), pad=(1, 0)), [(2, 3, 9, 7)]),
+    "max_pooling of windows apart": (lambda x: F.max_pooling(x, (2, 3), (2, 4), pad=(1, 0)), [(2, 3, 9, 11)]),
+    "global_average_pooling": (F.global_average_pooling, [(3, 5, 7, 9)]),
+    "global_average_pooling of long rows": (F.global_average_pooling, [(2, 1, 65, 67)]),
     "average_pooling": (lambda x: F.average_pooling(x, (3, 2), (2, 2), pad=(1, 0)), [(2, 3, 9, 7)]),
     "layer_normalization": (
         lambda x, b, g: F.layer_normalization(x, b, g, batch_axis=(0, 1)),

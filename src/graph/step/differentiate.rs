@@ -8,7 +8,7 @@ use crate::array::{Access, Buffer, DType, InputCache, Shape, StepPins};
 use crate::graph::settings::context::Precision;
 use crate::graph::step::backward::{BackwardStep, DataOperand, GradientSink, add_to, forget, nowhere};
 use crate::graph::step::formula;
-use crate::graph::step::forward::overlap;
+use crate::graph::step::forward::{keeps_bits, overlap};
 use crate::graph::step::operand::{Operand, RunBuffers, Temporaries, store};
 use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
@@ -43,7 +43,7 @@ impl BackwardStep {
         if self.is_plain && !self.meets { self.run_kernel::<true>() } else { self.run_kernel::<false>() }
     }
 
-    /// True if the function moves gradients that all are stored in the 16 bits of its context, and adds to none.
+    /// True if the function keeps gradients that all are stored in the 16 bits of its context, and adds to none.
     fn moves_bits(&self) -> bool {
         let Self { op, compute, x, y, gy, gx, meets, is_plain, .. } = self;
         let stored = compute.stored();
@@ -52,7 +52,11 @@ impl BackwardStep {
             !adds && !sink.again && sink.slot.has_bits(stored, Access::Write)
         };
         let mut read = x.iter().chain(y).filter_map(DataOperand::read).chain(gy);
-        if *is_plain || *meets || stored == compute.dtype() || !op.facts().moves_only {
+        if *is_plain
+            || *meets
+            || stored == compute.dtype()
+            || !(op.facts().moves_back || keeps_bits(op, stored))
+        {
             return false;
         }
         let shapes: SmallVec<[&Shape; 4]> = x.iter().map(DataOperand::shape).collect();
@@ -61,7 +65,7 @@ impl BackwardStep {
             && op.moves_back(&shapes)
     }
 
-    /// Moves gradients of 16 bits as they are.
+    /// Runs the kernel on gradients of 16 bits as they are.
     fn move_bits(&mut self) -> Result<()> {
         let Self { op, compute, x, y, gy, gx, provenance, .. } = self;
         let stored = compute.stored();

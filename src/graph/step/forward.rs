@@ -17,16 +17,22 @@ use crate::graph::step::cost::work;
 use crate::graph::step::operand::{self, Operand, ProvenancePtr, RunBuffers, Temporaries, store};
 use crate::graph::step::shapes::shapes_of;
 use crate::graph::step::tiles::{TiledArray, TiledFunction};
-use crate::kernels::broadcast::BroadcastLayout;
+use crate::kernels::sixteen_bits::has_registers;
 use crate::kernels::stop;
 use crate::ops::contract::facts::ALL_INTEGERS;
-use crate::ops::contract::loops::Way;
-use crate::ops::{Array, Call, Compares, InBFloat16, Loops, Memory, Op, Part, Tail, Value};
+use crate::ops::{Array, Call, Compares, InBFloat16, Loops, Memory, Op, Tail, Value};
 use crate::{Error, Result};
 
 /// True if two arrays, given by their byte addresses, overlap.
 pub(crate) fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
+}
+
+/// True if the kernels of an operation move elements of this type of 16 bits, or compute on them as they are stored.
+pub(crate) fn keeps_bits(op: &Op, stored: DType) -> bool {
+    let facts = op.facts();
+    let is_stored = if stored == DType::BF16 { facts.is_stored } else { facts.is_stored_half };
+    facts.moves_only || is_stored && has_registers(stored)
 }
 
 /// The largest number of half precision.
@@ -484,15 +490,12 @@ impl ForwardStep {
         if self.moves_bits() {
             return self.move_bits(inputs, recompute).map(Some);
         }
-        if let Some(loops) = self.loops_of_sixteen_bits() {
-            return self.run_loops(inputs, loops).map(Some);
-        }
         self.tiled_loops().map(|loops| self.run_in_tiles(inputs, loops)).transpose()
     }
 
-    /// True if the function moves elements that all are stored in the 16 bits of its outputs.
+    /// True if the function keeps elements that all are stored in the 16 bits of its outputs as they are.
     fn moves_bits(&self) -> bool {
-        self.op.facts().moves_only && self.is_in_bits()
+        keeps_bits(&self.op, self.compute.stored()) && self.is_in_bits()
     }
 
     /// True if all real numbers that the function reads are stored in the type of its outputs, one of 16 bits.
@@ -509,47 +512,7 @@ impl ForwardStep {
             && y.iter().all(|y| y.has_bits(stored, Access::Write))
     }
 
-    /// The loops of an elementwise function, with broadcasting, whose arrays are all of the 16 bits of its output.
-    fn loops_of_sixteen_bits(&self) -> Option<Loops> {
-        let Self { op, compute, x, y, .. } = self;
-        let are_real = || x.iter().chain(y).all(|slot| slot.dtype == DType::F32);
-        let fits = y.len() == 1
-            && (1..=2).contains(&x.len())
-            && are_real()
-            && self.is_in_bits();
-        if fits { op.loops(false)?.of_sixteen_bits(compute.stored()) } else { None }
-    }
-
-    /// Runs the loops of an elementwise function on arrays of 16 bits.
-    fn run_loops(&self, inputs: InputsFingerprint, loops: Loops) -> Result<Fingerprint> {
-        let Self { compute, x, y, .. } = self;
-        let stored = compute.stored();
-        let provenance = self.provenance;
-        let mut at = [std::ptr::null(); 2];
-        for (slot, at) in x.iter().zip(&mut at) {
-            *at = slot.resolve_bits(stored, Access::Read)?.cast_const();
-        }
-        let y = &y[0];
-        let run = || {
-            let to = y.resolve_bits(stored, Access::Write)?;
-            let broadcast = match &x[..] {
-                [a, b] if a.shape != b.shape => Some(BroadcastLayout::new(&a.shape, &b.shape)),
-                _ => None,
-            };
-            let n = broadcast.as_ref().map_or_else(|| x[0].shape.size(), BroadcastLayout::size);
-            assert_eq!(n, y.shape.size(), "the output has the shape of the inputs together");
-            let all = Part { x: at, y: to, n, ..Part::NOTHING };
-            // SAFETY: the arrays have the shapes of the broadcast, or one shape, and hold the bits of the type.
-            unsafe { loops.over::<u16>(Way::Forward, broadcast.as_ref(), all) };
-            y.storage.wrote();
-            Ok(())
-        };
-        stop::guarded(run).inspect_err(|_: &Error| forget(std::slice::from_ref(y), x))?;
-        provenance.stamp_outputs(inputs, 0, std::iter::once(&*y.storage));
-        Ok(provenance.of_output(inputs, 0))
-    }
-
-    /// Moves elements of 16 bits as they are.
+    /// Runs the kernel on elements of 16 bits as they are.
     fn move_bits(&self, inputs: InputsFingerprint, recompute: bool) -> Result<Fingerprint> {
         let Self { op, compute, x, y, .. } = self;
         let mut provenance = self.provenance;

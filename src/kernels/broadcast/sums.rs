@@ -5,12 +5,13 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::{BroadcastLayout, PairAxis};
-use crate::kernels::Float;
+use crate::array::Element;
 use crate::kernels::index::indices;
 use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, Stored};
 
 /// The number of parallel sums along a row: more accurate than a single one, and independent of each other.
 const LANES: usize = 16;
@@ -53,22 +54,22 @@ impl BroadcastLayout {
 
     /// For each element of `a`, the sum of the corresponding elements of `x`, which has the shape of `y`. Also
     /// returns the scale factor by which the sums must be divided: 1 unless a sum would overflow.
-    pub fn sums_of<T: Float>(&self, x: &[T]) -> (Zeros<f64>, f64) {
+    pub fn sums_of<E: Stored>(&self, x: &[E]) -> (Zeros<f64>, f64) {
         let sums = self.plain_sums_of(x);
-        if size_of::<T>() < size_of::<f64>() || sums.iter().all(|sum| sum.is_finite()) {
+        if size_of::<E>() < size_of::<f64>() || sums.iter().all(|sum| sum.is_finite()) {
             return (sums, 1.0);
         }
         // There is no wider type for sums of float64.
         let [sums] = self.sums(
             #[inline(always)]
             // SAFETY: the indices are within `x`.
-            |_, _, i| [unsafe { x.get_unchecked(i) }.real() * DOWN],
+            |_, _, i| [unsafe { x.get_unchecked(i) }.wide().real() * DOWN],
         );
         (sums, DOWN)
     }
 
     /// Sums the elements of `x` that share an element of `a`, in float64.
-    fn plain_sums_of<T: Float>(&self, x: &[T]) -> Zeros<f64> {
+    fn plain_sums_of<E: Stored>(&self, x: &[E]) -> Zeros<f64> {
         assert_eq!(x.len(), self.size());
         let mut sums = Zeros::new(self.span());
         let (to, x) = (Shared::new(sums.as_mut_ptr()), Shared::read_only(x.as_ptr()));
@@ -99,7 +100,7 @@ impl BroadcastLayout {
                                 columns,
                                 [to],
                                 #[inline(always)]
-                                |_, _, y| [x.get().add(y).read()],
+                                |_, _, y| [x.get().add(y).read().wide()],
                             );
                         }
                     },
@@ -356,9 +357,9 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
 /// They must be readable.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // plain loops are vectorized
-pub(in crate::kernels) unsafe fn sum_of<S: Float>(p: *const S, n: usize) -> f64 {
+pub(in crate::kernels) unsafe fn sum_of<E: Stored>(p: *const E, n: usize) -> f64 {
     // SAFETY: guaranteed by the caller.
-    let at = |i: usize| [unsafe { p.add(i).read() }.real()];
+    let at = |i: usize| [unsafe { p.add(i).read() }.wide().real()];
     let mut all = Aligned([0.0; LANES]);
     let (lanes, mut i) = (&mut all.0, 0);
     // Lanes are in memory, and are updated as rarely as possible.

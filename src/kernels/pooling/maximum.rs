@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::{PoolingAxis, PoolingRow, Windows};
-use crate::kernels::Float;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
 use crate::kernels::threads::{self, Shared};
+use crate::kernels::{Float, Movable};
 
 /// Writes for each window the largest element and its position in the plane: the first of equal ones, or the first
 /// NaN.
@@ -293,7 +293,7 @@ pub fn take<T: Float>(w: &Windows, at: &[u32], x: &[T], y: &mut [T]) {
 
 /// Writes or adds each element of `gy` at the position that [`max`] found, and zeros elsewhere: the gradient of
 /// [`take`].
-pub fn put_taken<T: Float>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T], accumulate: bool) {
+pub fn put_taken<T: Movable>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T], accumulate: bool) {
     assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
     let to = Shared::new(gx.as_mut_ptr());
     let (input, output) = (w.input_plane(), w.output_plane());
@@ -306,7 +306,7 @@ pub fn put_taken<T: Float>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T], accu
         for (g, i) in gy[start..start + output].iter().zip(&at[start..start + output]) {
             // SAFETY: positions were checked to be within the plane.
             let gx = unsafe { plane.get_unchecked_mut(*i as usize) };
-            *gx = *gx + *g;
+            *gx = gx.plus(*g);
         }
     });
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use smallvec::SmallVec;
 
 use crate::array::{DType, Shape};
@@ -160,6 +161,9 @@ impl<C: Compute> Bound<C> {
             hosts_epilogue: C::HOSTS_EPILOGUE,
             compares: C::COMPARES,
             moves_only: C::MOVES_ONLY,
+            moves_back: C::MOVES_BACK,
+            is_stored: C::IS_STORED,
+            is_stored_half: C::IS_STORED_HALF,
             constants: op.constants(),
             makes_reals: op.makes_reals(),
             activation: C::ACTIVATION,
@@ -209,11 +213,20 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         self.op.output(o)
     }
     fn moves_back(&self, x: &[&Shape]) -> bool {
-        self.op.moves_back(&self.input_shapes(x, None))
+        let x = self.input_shapes(x, None);
+        if C::IS_STORED { self.op.is_stored_back(&x) } else { C::MOVES_BACK && self.op.moves_back(&x) }
     }
     unsafe fn forward(&self, call: Call<'_>) -> Result<()> {
-        if C::MOVES_ONLY && call.bits.is_some() {
-            return self.op.move_forward(&mut Run::<u16>::new(call, self.inputs.present));
+        let present = self.inputs.present;
+        match call.bits {
+            Some(DType::BF16) if C::IS_STORED => {
+                return self.op.stored_forward(&mut Run::<bf16>::new(call, present));
+            }
+            Some(_) if C::IS_STORED_HALF => {
+                return self.op.stored_forward(&mut Run::<f16>::new(call, present));
+            }
+            Some(_) if C::MOVES_ONLY => return self.op.move_forward(&mut Run::<u16>::new(call, present)),
+            _ => {}
         }
         if call.double {
             self.op.forward(&mut Run::<f64>::new(call, self.inputs.present))
@@ -222,8 +235,18 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         }
     }
     unsafe fn backward(&self, call: Call<'_>) -> Result<()> {
-        if C::MOVES_BACK && call.bits.is_some() {
-            return self.op.move_backward(&mut Backward::<u16>::new(call, self.inputs.present));
+        let present = self.inputs.present;
+        match call.bits {
+            Some(DType::BF16) if C::IS_STORED => {
+                return self.op.stored_backward(&mut Backward::<bf16>::new(call, present));
+            }
+            Some(_) if C::IS_STORED_HALF => {
+                return self.op.stored_backward(&mut Backward::<f16>::new(call, present));
+            }
+            Some(_) if C::MOVES_BACK => {
+                return self.op.move_backward(&mut Backward::<u16>::new(call, present));
+            }
+            _ => {}
         }
         if call.double {
             self.op.backward(&mut Backward::<f64>::new(call, self.inputs.present))

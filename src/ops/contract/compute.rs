@@ -1,7 +1,7 @@
 //! An operation as its author writes it: shapes, kernels, gradient rule, and facts about them.
 
 use crate::array::{DType, Shape};
-use crate::kernels::{Float, Movable};
+use crate::kernels::{Float, Movable, Stored};
 use crate::ops::{
     Activation, Alias, Arg, Backward, ChunkedForward, Compares, Declared, Facts, InputShapes, Loops, Reads,
     Run, Shapes, State, Sym, Symbols, Value,
@@ -19,12 +19,42 @@ pub trait Compute: Declared {
     /// If shapes or arguments are invalid.
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes>;
 
-    /// Writes every element of each output. By default [`Compute::move_forward`].
+    /// Writes every element of each output. By default [`Compute::stored_forward`] or [`Compute::move_forward`].
     ///
     /// # Errors
     /// Only for conditions that cannot be checked earlier: an index out of range, no memory.
     fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+        if Self::IS_STORED { self.stored_forward(run) } else { self.move_forward(run) }
+    }
+
+    /// [`Compute::forward`] of an operation with [`Compute::IS_STORED`].
+    ///
+    /// # Errors
+    /// As for [`Compute::forward`].
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         self.move_forward(run)
+    }
+
+    /// True if [`Compute::stored_forward`] reads and writes arrays in bfloat16 as they are stored. Numbers are widened
+    /// in registers.
+    const IS_STORED: bool = false;
+
+    /// As [`Compute::IS_STORED`], for half precision too.
+    const IS_STORED_HALF: bool = false;
+
+    /// True if [`Compute::stored_backward`] reads and writes gradients of 16 bits as they are stored. It never adds to
+    /// them.
+    fn is_stored_back(&self, x: &InputShapes<'_>) -> bool {
+        let _ = x;
+        false
+    }
+
+    /// [`Compute::backward`] of an operation with [`Compute::IS_STORED`].
+    ///
+    /// # Errors
+    /// As for [`Compute::forward`].
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
+        self.move_backward(run)
     }
 
     /// [`Compute::forward`] of an operation with [`Compute::MOVES_ONLY`].
@@ -64,7 +94,7 @@ pub trait Compute: Declared {
     /// # Errors
     /// As for [`Compute::forward`].
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        self.move_backward(run)
+        if Self::IS_STORED { self.stored_backward(run) } else { self.move_backward(run) }
     }
 
     /// True if [`Compute::backward`] is implemented.

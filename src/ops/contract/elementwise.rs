@@ -1,7 +1,7 @@
 //! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
-use crate::array::{DType, Shape};
-use crate::kernels::{Float, Movable, Number, broadcast::BroadcastLayout, reduce, scratch};
+use crate::array::{DType, Element, Shape};
+use crate::kernels::{Float, Movable, Number, Stored, broadcast::BroadcastLayout, reduce, scratch};
 use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
@@ -26,8 +26,14 @@ pub(crate) fn scaled<N: Number>(gy: N, slope: f64) -> N {
 }
 
 /// True for `f64`.
-pub(crate) fn is_double<T: Float>() -> bool {
+pub(crate) fn is_double<T: Element>() -> bool {
     T::DTYPE == DType::F64
+}
+
+/// The loops for elements of type `E`, from those for the numbers in which kernels compute.
+fn loops_of<E: Stored>(loops: Loops) -> Loops {
+    let is_narrow = E::DTYPE != E::Wide::DTYPE;
+    if is_narrow { loops.of_sixteen_bits(E::DTYPE).expect("this machine has the loops") } else { loops }
 }
 
 /// Adapts a [`Unary`] to [`Compute`].
@@ -73,7 +79,7 @@ fn is_same(a: &Shape, b: &Shape) -> bool {
 
 /// Computes a [`Unary`] or [`Binary`] of this name by its loops.
 #[inline(never)]
-fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
+fn forward<E: Stored>(run: &Run<'_, E>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
     let of_two;
     let (b, broadcast) = match run.n_inputs() {
@@ -88,7 +94,7 @@ fn forward<T: Float>(run: &Run<'_, T>, loops: Loops, name: &str) {
     let n = broadcast.map_or_else(|| a.shape.size(), BroadcastLayout::size);
     assert_eq!(all.n, n, "{name}: the output has the shape of the inputs together");
     // SAFETY: the arrays have the shapes of the broadcast, or one shape.
-    unsafe { loops.over::<T>(Way::Forward, broadcast, all) };
+    unsafe { loops_of::<E>(loops).over::<E>(Way::Forward, broadcast, all) };
 }
 
 /// Computes the gradient of a [`Unary`] of this name by its loops.
@@ -154,8 +160,11 @@ impl<C: Unary> Compute for Map<C> {
         Ok(())
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        forward(run, self.0.loops(is_double::<T>()), C::SPEC.name);
+    const IS_STORED: bool = !C::MOVES;
+    const IS_STORED_HALF: bool = Self::IS_STORED;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
+        forward(run, self.0.loops(is_double::<E>()), C::SPEC.name);
         Ok(())
     }
 
@@ -204,14 +213,14 @@ impl BinaryGradient {
     }
 
     /// Computes the gradient of input `i`, if requested.
-    fn of<T: Float>(&self, i: usize, run: &mut Backward<'_, T>) {
+    fn of<E: Stored>(&self, i: usize, run: &mut Backward<'_, E>) {
         let all = run.part();
         if !run.wants(i) {
             return;
         }
         let (shape, own) = (run.y_shape(0), run.x_shape(i));
         let x = [run.x_shape(0), run.x_shape(1)];
-        let put = |gx: *mut T, adds: bool| {
+        let put = |gx: *mut E, adds: bool| {
             let (broadcast, x) = match self.reads.input(0) && self.is_differentiable {
                 true => ((!is_same(x[0], x[1])).then(|| BroadcastLayout::new(x[0], x[1])), all.x),
                 false => (None, [all.gy; 2]),
@@ -222,7 +231,7 @@ impl BinaryGradient {
             (gxs[i], add[i]) = (gx.cast::<u8>(), adds);
             let all = Part { x, gx: gxs, adds: add, ..all };
             // SAFETY: the arrays have the shapes of the broadcast, and `y` and `gy` have the output shape.
-            unsafe { self.loops.over::<T>(Way::Backward, broadcast.as_ref(), all) };
+            unsafe { loops_of::<E>(self.loops).over::<E>(Way::Backward, broadcast.as_ref(), all) };
         };
         if own.size() == shape.size() {
             return put(all.gx[i].cast(), all.adds[i]);
@@ -231,12 +240,12 @@ impl BinaryGradient {
         if !self.is_differentiable {
             gx.adding();
         } else if self.reads == Reads::NOTHING {
-            let d = T::of(self.constants[i]);
-            reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * T::of(sum));
+            let d = E::Wide::of(self.constants[i]);
+            reduce::sum_to(gy, shape, own, gx.data, gx.accumulate, |sum| d * E::Wide::of(sum));
         } else {
-            scratch::with(gy.len(), |all: &mut [T]| {
+            scratch::with(gy.len(), |all: &mut [E]| {
                 put(all.as_mut_ptr(), false);
-                reduce::sum_to(all, shape, own, gx.data, gx.accumulate, T::of);
+                reduce::sum_to(all, shape, own, gx.data, gx.accumulate, E::Wide::of);
             });
         }
     }
@@ -259,13 +268,21 @@ impl<C: Binary> Compute for Map2<C> {
         Some(Loops::binary(&self.0, double))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
-        forward(run, Loops::binary(&self.0, is_double::<T>()), C::SPEC.name);
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
+        forward(run, Loops::binary(&self.0, is_double::<E>()), C::SPEC.name);
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        let gradient = BinaryGradient::new(&self.0, is_double::<T>());
+    /// Loops of one shape may also add, and are run by the engine. Other gradients are sums of wide numbers.
+    fn is_stored_back(&self, x: &InputShapes<'_>) -> bool {
+        C::IS_DIFFERENTIABLE && C::READS == Reads::NOTHING && x.get(0).size() != x.get(1).size()
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
+        let gradient = BinaryGradient::new(&self.0, is_double::<E>());
         (0..2).for_each(|i| gradient.of(i, run));
         Ok(())
     }

@@ -127,6 +127,12 @@ pub struct Facts {
     pub compares: Compares,
     /// True if `forward` only moves elements.
     pub moves_only: bool,
+    /// True if a backward kernel only moves elements, for some shapes at least.
+    pub moves_back: bool,
+    /// True if kernels compute on arrays in bfloat16 as they are stored.
+    pub is_stored: bool,
+    /// True if kernels compute on arrays in half precision as they are stored.
+    pub is_stored_half: bool,
     /// The least and the largest whole number that outputs may hold beside elements of moved inputs.
     pub constants: [i64; 2],
     /// If outputs are real numbers though all moved inputs may hold integers: the range of integers that are moved.
@@ -158,6 +164,9 @@ impl Facts {
             hosts_epilogue: false,
             compares: Compares::Nothing,
             moves_only: false,
+            moves_back: false,
+            is_stored: false,
+            is_stored_half: false,
             constants: [0, 0],
             makes_reals: None,
             activation: None,
@@ -178,6 +187,7 @@ impl Facts {
         compares: Compares,
         constants: [i64; 2],
     ) -> Self {
+        let moves_only = moves && matches!(compares, Compares::Nothing);
         let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false, moves };
         Self {
             inputs: SmallVec::from_const([input; 4]),
@@ -188,7 +198,10 @@ impl Facts {
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares,
-            moves_only: moves && matches!(compares, Compares::Nothing),
+            moves_only,
+            moves_back: false,
+            is_stored: !moves_only,
+            is_stored_half: !moves_only,
             constants,
             makes_reals: None,
             activation,

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+#[cfg(target_arch = "x86_64")]
 use half::{bf16, f16};
 
 use crate::array::DType;
@@ -60,14 +61,18 @@ impl Loops {
         let of_sixteen_bits: [Option<(Loop, [Loop; 2])>; 2] = match double {
             true => [None; 2],
             false => [
-                Some((run::<C, F, f32, bf16, OUTPUT>, [run::<C, F, f32, bf16, 0>, run::<C, F, f32, bf16, 1>])),
+                Some((
+                    run::<C, F, f32, bf16, OUTPUT>,
+                    [run::<C, F, f32, bf16, 0>, run::<C, F, f32, bf16, 1>],
+                )),
                 Some((run::<C, F, f32, f16, OUTPUT>, [run::<C, F, f32, f16, 0>, run::<C, F, f32, f16, 1>])),
             ],
         };
         Self { formula: (&raw const *op).cast(), forward, backward, of_sixteen_bits, passes }
     }
 
-    /// The loops for arrays of a type of 16 bits, if this machine has them. They compute in `f32` and round each result.
+    /// The loops for arrays of a type of 16 bits, if this machine has them. They compute in `f32` and round each
+    /// result.
     pub(crate) fn of_sixteen_bits(&self, stored: DType) -> Option<Self> {
         let [bfloat16, half] = self.of_sixteen_bits;
         let loops = if stored == DType::BF16 { bfloat16 } else { half };
@@ -147,7 +152,7 @@ pub(crate) enum Way {
 /// Elements that are computed before any of them is written: one or two full registers. If one loop writes chunks of
 /// this size and the next reads the same chunks, the processor forwards them from its store buffer.
 const LANES: usize = 16;
-/// The largest number of elements of [`Stored::LANES`].
+/// The largest number of elements of [`LoopElement::LANES`].
 const MOST_LANES: usize = 32;
 /// The elements computed before any is written, for formulas with long chains of dependent steps. There out-of-order
 /// execution does not reach the next register.
@@ -157,7 +162,7 @@ const MANY: usize = 4 * LANES;
 const OUTPUT: usize = 2;
 
 /// Elements in memory, as the loops of a type of numbers read and write them.
-trait Stored<T>: Copy {
+trait LoopElement<T>: Copy {
     /// `1`.
     const ONE: Self;
     /// The elements that are computed before any of them is written.
@@ -167,22 +172,22 @@ trait Stored<T>: Copy {
     fn are_small(x: &[Cell<Self>]) -> bool;
 
     /// Writes or adds `f` of the elements of each of `x` at the same index, up to the last multiple of
-    /// [`Stored::LANES`]. Computes `TOGETHER` elements before any is written as long as enough are left. `f` must be
-    /// `#[inline(always)]`.
+    /// [`LoopElement::LANES`]. Computes `TOGETHER` elements before any is written as long as enough are left. `f` must
+    /// be `#[inline(always)]`.
     fn put_by<const TOGETHER: usize, const N: usize>(
         of: &OperandElements<'_, Self>,
         x: [&[Cell<Self>]; N],
         f: impl Fn([T; N]) -> T,
     );
 
-    /// As [`Stored::put_by`], a few elements at a time.
+    /// As [`LoopElement::put_by`], a few elements at a time.
     #[inline(always)]
     fn put<const N: usize>(of: &OperandElements<'_, Self>, x: [&[Cell<Self>]; N], f: impl Fn([T; N]) -> T) {
         Self::put_by::<LANES, N>(of, x, f);
     }
 }
 
-impl<T: Float> Stored<T> for T {
+impl<T: Float> LoopElement<T> for T {
     const ONE: Self = <T as Float>::ONE;
     const LANES: usize = LANES;
 
@@ -201,11 +206,11 @@ impl<T: Float> Stored<T> for T {
     }
 }
 
-/// Implements [`Stored`] for types of 16 bits.
+/// Implements [`LoopElement`] for types of 16 bits.
 #[cfg(target_arch = "x86_64")]
 macro_rules! stored_in_sixteen_bits {
     ($($ty:ident)+) => {$(
-        impl Stored<f32> for $ty {
+        impl LoopElement<f32> for $ty {
             const ONE: Self = Self::ONE;
             const LANES: usize = sixteen_bits::LANES;
 
@@ -279,7 +284,7 @@ impl Part {
 }
 
 impl<T: Float> OperandElements<'_, T> {
-    /// See [`Stored::put_by`].
+    /// See [`LoopElement::put_by`].
     #[inline(always)]
     fn put_by<const TOGETHER: usize, const N: usize>(&self, x: [&[Cell<T>]; N], f: impl Fn([T; N]) -> T) {
         assert!(x.iter().all(|x| x.len() == self.to.len()), "arrays of different lengths");
@@ -348,7 +353,7 @@ impl<T: Float> OperandElements<'_, T> {
 }
 
 impl<S> OperandElements<'_, S> {
-    /// Processes the elements that [`Stored::put_by`] leaves over, padded to full lanes in temporary memory.
+    /// Processes the elements that [`LoopElement::put_by`] leaves over, padded to full lanes in temporary memory.
     ///
     /// # Safety
     /// As [`Loops::forward`], for a loop that writes `y` if it reads no gradient, otherwise each `gx` that is not
@@ -356,7 +361,7 @@ impl<S> OperandElements<'_, S> {
     #[inline(never)]
     unsafe fn rest<T: Float>(self, formula: *const (), work: Loop)
     where
-        S: Stored<T>,
+        S: LoopElement<T>,
     {
         let start = self.to.len() / S::LANES * S::LANES;
         let before = if self.add { self.to } else { &[] };
@@ -389,14 +394,17 @@ trait Formula<C> {
     const READS: Reads;
 
     /// Computes the output.
-    fn forward<T: Float, S: Stored<T>>(op: &C, of: &OperandElements<'_, S>);
+    fn forward<T: Float, S: LoopElement<T>>(op: &C, of: &OperandElements<'_, S>);
 
     /// Computes the gradient of input `I`.
-    fn backward<T: Float, S: Stored<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>);
+    fn backward<T: Float, S: LoopElement<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>);
 }
 
 /// The loop for the gradient of input `WAY`, or for the output.
-unsafe fn run<C, F: Formula<C>, T: Float, S: Stored<T>, const WAY: usize>(formula: *const (), part: &Part) {
+unsafe fn run<C, F: Formula<C>, T: Float, S: LoopElement<T>, const WAY: usize>(
+    formula: *const (),
+    part: &Part,
+) {
     let is_two = F::INPUTS == 2;
     // SAFETY: guaranteed by the caller.
     unsafe {
@@ -427,7 +435,7 @@ impl<C: Unary> Formula<C> for OfOne {
     const READS: Reads = C::READS;
 
     #[inline(always)]
-    fn forward<T: Float, S: Stored<T>>(op: &C, of: &OperandElements<'_, S>) {
+    fn forward<T: Float, S: LoopElement<T>>(op: &C, of: &OperandElements<'_, S>) {
         let x = of.x[0];
         if C::IS_OF_ANGLES && S::are_small(x) {
             S::put(
@@ -454,7 +462,7 @@ impl<C: Unary> Formula<C> for OfOne {
     }
 
     #[inline(always)]
-    fn backward<T: Float, S: Stored<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>) {
+    fn backward<T: Float, S: LoopElement<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>) {
         if I > 0 {
             return;
         }
@@ -487,7 +495,7 @@ impl<C: Binary> Formula<C> for OfTwo {
     const READS: Reads = C::READS;
 
     #[inline(always)]
-    fn forward<T: Float, S: Stored<T>>(op: &C, of: &OperandElements<'_, S>) {
+    fn forward<T: Float, S: LoopElement<T>>(op: &C, of: &OperandElements<'_, S>) {
         S::put(
             of,
             of.x,
@@ -497,7 +505,7 @@ impl<C: Binary> Formula<C> for OfTwo {
     }
 
     #[inline(always)]
-    fn backward<T: Float, S: Stored<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>) {
+    fn backward<T: Float, S: LoopElement<T>, const I: usize>(op: &C, of: &OperandElements<'_, S>) {
         // Arrays that are not read may be missing, so the gradient of the output is passed in their place.
         let [a, b] = if C::READS.input(0) { of.x } else { [of.gy; 2] };
         let y = if C::READS.output(0) { of.y } else { of.gy };

@@ -64,8 +64,9 @@ pub unsafe trait Operation: Send + Sync + 'static {
     fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes>;
     /// The element type of output `o`. None for the type in which the operation computes.
     fn output(&self, o: usize) -> Option<DType>;
-    /// True if gradients that are not added to can be moved, as
-    /// [`Compute::moves_back`](crate::ops::Compute::moves_back).
+    /// True if gradients of 16 bits that are not added to stay as they are stored:
+    /// [`Compute::moves_back`](crate::ops::Compute::moves_back) or
+    /// [`Compute::is_stored_back`](crate::ops::Compute::is_stored_back).
     fn moves_back(&self, x: &[&Shape]) -> bool {
         let _ = x;
         false

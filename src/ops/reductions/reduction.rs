@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use crate::ops::reductions::cumulative::CumProd;
 
 use crate::Result;
-use crate::array::Shape;
+use crate::array::{Element, Shape};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::reduce::{Fold, ProductFold, ReducedRows};
 use crate::kernels::scaled::product_gradient;
 use crate::kernels::scratch::{List, Zeros};
-use crate::kernels::{Float, reduce, strided};
+use crate::kernels::{Float, Stored, reduce, strided};
 use crate::ops::contract::derivative::{ByKernel, by_kernel};
 use crate::ops::contract::elementwise::is_double;
 use crate::ops::reductions::extreme::place;
@@ -59,18 +59,20 @@ pub(crate) fn from_rows(rows: Sym, shape: &Shape, axes: &[usize]) -> Sym {
 }
 
 /// Writes or adds `map(g)` for each element, with the gradient `g` of the result that it contributes to.
-pub(crate) fn spread<T: Float>(
-    gx: Grad<'_, T>,
-    gy: &[T],
+pub(crate) fn spread<E: Stored>(
+    gx: Grad<'_, E>,
+    gy: &[E],
     kept: &Shape,
     shape: &Shape,
-    map: impl Fn(T) -> T + Sync + Copy,
+    map: impl Fn(E::Wide) -> E::Wide + Sync + Copy,
 ) {
     let Grad { data, accumulate } = gx;
     if accumulate {
-        strided::broadcast_with(gy, kept, shape, data, move |g, gy| *g = *g + map(gy));
+        let add = move |g: &mut E, gy: E| *g = E::narrowed(g.wide() + map(gy.wide()));
+        strided::broadcast_with(gy, kept, shape, data, add);
     } else {
-        strided::broadcast_with(gy, kept, shape, data, move |g, gy| *g = map(gy));
+        let gy: List<E> = gy.iter().map(|gy| E::narrowed(map(gy.wide()))).collect();
+        strided::broadcast(&gy, kept, shape, data);
     }
 }
 
@@ -125,13 +127,19 @@ impl Compute for Sum {
         one(reduced("sum", x.get(0), self.axis.as_deref(), self.keepdims)?)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let axes = ascending("sum", run.x_shape(0), self.axis.as_deref())?;
         reduce::sum(run.x(0), run.x_shape(0), &axes, run.y(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
         let kept = reduced("sum", run.x_shape(0), self.axis.as_deref(), true)?;
         let (gy, shape) = (run.gy(0), run.x_shape(0));
         if let Some(gx) = run.gx(0) {
@@ -188,17 +196,23 @@ impl Compute for Mean {
         one(reduced("mean", x.get(0), self.axis.as_deref(), self.keepdims)?)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let axes = ascending("mean", run.x_shape(0), self.axis.as_deref())?;
         let n = self.count(run.x_shape(0))?;
         reduce::mean(run.x(0), run.x_shape(0), &axes, n, run.y(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
         let kept = reduced("mean", run.x_shape(0), self.axis.as_deref(), true)?;
         let (gy, shape) = (run.gy(0), run.x_shape(0));
-        let n = T::of(self.count(shape)?);
+        let n = E::Wide::of(self.count(shape)?);
         if let Some(gx) = run.gx(0) {
             spread(gx, gy, &kept, shape, move |g| g / n);
         }

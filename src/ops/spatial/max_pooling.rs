@@ -1,9 +1,9 @@
 //! `max_pooling`. The index of the maximum is found in the forward run and saved for the gradient.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::pooling::{Windows, max, put_taken, take};
 use crate::kernels::scratch::{self, SavedMemory};
+use crate::kernels::{Float, Movable};
 use crate::ops::spatial::layout::{PoolingArguments, pools};
 use crate::ops::{
     Backward, Compares, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one,
@@ -159,7 +159,13 @@ impl Compute for MaxPooling {
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn moves_back(&self, x: &InputShapes<'_>) -> bool {
+        windows(&self.pool(), x.get(0)).is_ok_and(|(windows, _)| windows.are_apart())
+    }
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (gx, gy) = (run.gx(0), run.gy(0));
         let at: &mut SavedMemory<u32> = run.state();

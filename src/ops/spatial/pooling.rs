@@ -1,11 +1,11 @@
 //! Sum and average pooling, and `unpooling`.
 
-use crate::array::Shape;
+use crate::array::{Element, Shape};
 use crate::kernels::channel_sums::mean as mean_of;
 use crate::kernels::map::GRAIN;
 use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
 use crate::kernels::threads::rows_mut;
-use crate::kernels::{Float, Movable, reduce, strided};
+use crate::kernels::{Float, Movable, Stored, reduce, strided};
 use crate::ops::reductions::reduction::spread;
 use crate::ops::spatial::layout::pools;
 use crate::ops::{
@@ -267,16 +267,22 @@ impl Compute for GlobalAveragePooling {
         one([x[0], x[1], 1, 1])
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
         let (x, y) = (run.x(0), run.y(0));
         rows_mut(y, 1, (GRAIN / n).max(1), |i, y| y[0] = mean_of(&x[i * n..(i + 1) * n]));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
         let (shape, gy) = (run.x_shape(0), run.gy(0));
-        let (kept, n) = (Self::kept(shape), T::of(shape.size_from(2) as f64));
+        let (kept, n) = (Self::kept(shape), E::Wide::of(shape.size_from(2) as f64));
         if let Some(gx) = run.gx(0) {
             spread(gx, gy, &kept, shape, move |g| g / n);
         }
