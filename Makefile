@@ -65,7 +65,7 @@ fuzz: build
 sanitize: .venv/made
 	@tools/sanitize $(TESTS)
 
-# Training steps beside those of other frameworks; `PEERS=torch,jax make peers` installs these first.
+# Training steps, or predictions, beside those of other frameworks; `PEERS=torch,jax make peers` installs these first.
 peers: build $(if $(PEERS),peers-install)
 	$(PYTHON) -m benches.peers $(ARGS)
 

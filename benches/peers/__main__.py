@@ -1,4 +1,4 @@
-"""Trains in Kinnor and in all installed peers, and reports which is faster.
+"""Trains or predicts in Kinnor and in all installed peers, and reports which is faster.
 
 Each framework has a process of its own. The processes take turns, so that a disturbance affects all.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
 from . import footprint, published, report
-from .contenders import OF_DTYPE, PEERS, ROOT, Contender, Failed, Row, forms, installed
+from .contenders import DTYPES, PEERS, PREDICTION, ROOT, TRAINING, Contender, Failed, Row, able, forms, installed
 from .workloads import WORKLOADS
 
 if TYPE_CHECKING:
@@ -27,18 +28,19 @@ def options() -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", choices=PEERS, help="leave out the others; none: Kinnor alone")
     parser.add_argument("--compile", action="store_true", help="torch.compile too, which takes a minute a workload")
     parser.add_argument("--only", nargs="+", choices=WORKLOADS, default=[*WORKLOADS], help="workloads")
-    parser.add_argument("--dtype", choices=OF_DTYPE, default="float32", help="bfloat16: mixed precision")
+    parser.add_argument("--predict", action="store_true", help="outputs only, in place of training steps")
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="bfloat16: mixed precision")
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.4, help="of each contender in each round")
-    parser.add_argument("--output", type=Path, help="default: `results`, or `results/bfloat16` for that type")
+    parser.add_argument("--output", type=Path, help="default: `results`; or `prediction` and `bfloat16` there")
     parser.add_argument("--publish", action="store_true", help="show it on the page about speed in docs/guide as well")
     parser.add_argument("--quick", action="store_true", help="Kinnor alone, on tiny sizes: whether all this works")
     chosen = parser.parse_args()
+    chosen.task = PREDICTION if chosen.predict else TRAINING
+    of_task = chosen.task if chosen.predict else ""
     of_dtype = "" if chosen.dtype == "float32" else chosen.dtype
-    chosen.output = chosen.output or Path(__file__).parent / "results" / of_dtype
-    if chosen.publish and of_dtype:
-        parser.error("--publish: expected float32, which the page shows, got --dtype bfloat16")
+    chosen.output = chosen.output or Path(__file__).parent / "results" / of_task / of_dtype
     if chosen.publish and (chosen.quick or chosen.peers == []):
         parser.error("--publish: expected peers to be measured beside, got --quick or --peers without any")
     if chosen.quick:
@@ -51,7 +53,7 @@ def peers_of(chosen: argparse.Namespace) -> list[str]:
     if chosen.peers == []:
         return []
     found = [name for name in installed(chosen.python) if chosen.peers is None or name in chosen.peers]
-    found = [name for name in found if name in OF_DTYPE[chosen.dtype]]
+    found = [name for name in found if able(name, chosen.task, chosen.dtype)]
     if not found:
         sys.exit(
             f"no peers: {chosen.python} has none of {', '.join(chosen.peers or PEERS)}.\n"
@@ -70,16 +72,22 @@ def attempt(contender: Contender, what: str, *arguments: float) -> None:
         contender.row.failure = str(failure)
 
 
-def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, bar: tqdm) -> list[Row]:
-    """Returns all rows of one workload at one number of threads."""
+def run(chosen: argparse.Namespace, peers: list[str], name: str, threads: int, bar: tqdm, folder: Path) -> list[Row]:
+    """Returns all rows of one workload at one number of threads. Writes its ONNX file to a folder."""
     workload = WORKLOADS[name](chosen.quick)
     contenders: list[Contender] = []
     try:
+        file = folder / "network.onnx" if "onnxruntime" in peers else None
+        if file:
+            from .on_kinnor import export
+
+            export(workload.for_prediction(), file)
         for framework in ("kinnor", *peers):
             python = sys.executable if framework == "kinnor" else chosen.python
             for form in forms(framework, workload, chosen.compile):
                 bar.set_description(f"{name}, {threads} threads: {framework} {form}")
-                contender = Contender(Row(name, threads, framework, form, dtype=chosen.dtype), python, chosen.quick)
+                row = Row(name, threads, framework, form, dtype=chosen.dtype, task=chosen.task)
+                contender = Contender(row, python, chosen.quick, file if framework == "onnxruntime" else None)
                 contenders.append(contender)
                 attempt(contender, "start")
                 bar.update()
@@ -117,9 +125,9 @@ def main() -> None:
     peers = peers_of(chosen)
     rows: list[Row] = []
     comparisons: list[report.Comparison] = []
-    with tqdm(total=steps(chosen, peers), disable=None) as bar:
+    with tempfile.TemporaryDirectory() as folder, tqdm(total=steps(chosen, peers), disable=None) as bar:
         for name, threads in groups(chosen):
-            here = run(chosen, peers, name, threads, bar)
+            here = run(chosen, peers, name, threads, bar, Path(folder))
             for row in report.void(here):
                 bar.write(f"void: {row.workload}, {row.who}, {row.threads} threads: {row.failure}")
             rows += here

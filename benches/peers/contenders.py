@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .workloads import Workload
 
 ROOT = Path(__file__).parents[2]
-PEERS = ("torch", "jax", "tensorflow")
-OF_DTYPE = {"float32": PEERS, "bfloat16": ("torch",)}
-"""The peers that train in a type. In bfloat16, only PyTorch converts a float32 program by itself."""
+PEERS = ("torch", "jax", "tensorflow", "onnxruntime")
+TRAINING, PREDICTION = "training", "prediction"
+DTYPES = ("float32", "bfloat16")
 PLAIN, NAMED = "static", "static, named"
 DYNAMIC, DYNAMIC_NAMED = "dynamic", "dynamic, named"
 RUN_AT_ONCE = (DYNAMIC, DYNAMIC_NAMED, "eager", "channels last")
@@ -33,12 +33,19 @@ class Failed(Exception):
     """Raised if a process ended or did not answer in time."""
 
 
+def able(name: str, task: str, dtype: str) -> bool:
+    """True if a peer can take part. In bfloat16, only PyTorch converts a float32 program by itself."""
+    return name == "torch" if dtype == "bfloat16" else task == PREDICTION or name != "onnxruntime"
+
+
 def forms(framework: str, workload: Workload, with_compile: bool) -> list[str]:
     """Returns the forms in which a framework runs a workload."""
     if framework == "kinnor":
         return [PLAIN, NAMED, DYNAMIC, DYNAMIC_NAMED]
     if framework == "jax":
         return ["jit"]
+    if framework == "onnxruntime":
+        return ["session"]
     if framework == "tensorflow":
         return ["function", *["eager"] * workload.is_small_work]
     has_images = workload.batches[0][0].ndim == 4
@@ -59,12 +66,14 @@ class Row:
 
     Attributes:
         losses: Losses of the first steps.
-        wall: Milliseconds of a step, one figure for each round.
+        outputs: In prediction, elements of the first outputs.
+        wall: Milliseconds of a step or prediction, one figure for each round.
         cpu: Milliseconds of all processors together, for each round.
         baseline: MiB in use after importing the framework.
         peak: The peak in MiB after that.
         failure: The reason, if there are no figures.
         dtype: "float32", or "bfloat16" for mixed precision.
+        task: "training" or "prediction".
     """
 
     workload: str
@@ -79,6 +88,8 @@ class Row:
     build_seconds: float = float("nan")
     failure: str = ""
     dtype: str = "float32"
+    task: str = TRAINING
+    outputs: list[float] = field(default_factory=list)
 
     @property
     def who(self) -> str:
@@ -91,18 +102,22 @@ class Row:
 
 
 class Contender:
-    """A process that trains, and the row for its results.
+    """A process that trains or predicts, and the row for its results.
 
     Args:
         row: Workload, framework, form and number of threads. Figures are added to it.
         python: Interpreter that has the framework.
         is_small: True for the small form of the workload.
+        file: ONNX file of the network, which ONNX Runtime needs.
     """
 
-    def __init__(self, row: Row, python: Path | str = sys.executable, is_small: bool = False) -> None:
+    def __init__(
+        self, row: Row, python: Path | str = sys.executable, is_small: bool = False, file: Path | None = None
+    ) -> None:
         self.row = row
         what = [row.framework, row.form, row.workload, str(row.threads)]
-        arguments = [*what, "--dtype", row.dtype, *["--small"] * is_small]
+        arguments = [*what, "--dtype", row.dtype, *["--small"] * is_small, *["--predict"] * (row.task == PREDICTION)]
+        arguments += ["--file", str(file)] if file else []
         path = [str(ROOT), *([] if row.framework != "kinnor" else os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         self.errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -133,7 +148,7 @@ class Contender:
     def start(self) -> None:
         """Waits until the first steps are done."""
         facts = self.answer()
-        self.row.losses = facts["losses"]
+        self.row.losses, self.row.outputs = facts["losses"], facts["outputs"]
         self.row.build_seconds = facts["build_seconds"]
 
     def measure(self, seconds: float) -> None:

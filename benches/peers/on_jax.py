@@ -57,8 +57,10 @@ def deconvolution(w: Weights, name: str, x: jax.Array) -> jax.Array:
 
 def normalization(w: Weights, name: str, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Batch or layer normalization, without the cost of running statistics, in JAX's favour."""
-    mean = x.mean(axes, keepdims=True)
-    variance = x.var(axes, keepdims=True)
+    if f"{name}.mean" in w:
+        mean, variance = w[f"{name}.mean"], w[f"{name}.var"]
+    else:
+        mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     return (x - mean) * jax.lax.rsqrt(variance + 1e-5) * w[f"{name}.gamma"] + w[f"{name}.beta"]
 
 
@@ -176,6 +178,14 @@ def arrays(batch: Batch) -> Arrays:
     """Returns arrays on the device, with labels in the form that Optax expects."""
     x, t = (jnp.asarray(array) for array in batch)
     return x, t[:, 0] if t.dtype == jnp.int32 else t
+
+
+def prediction(workload: Workload, form: str) -> tuple[Callable[[Arrays], jax.Array], list[Arrays]]:
+    """Returns a function that computes the output of one batch, and its batches."""
+    workload = workload.channels_last()
+    run = jax.jit(partial(MODELS[workload.model], sizes=workload.sizes))
+    weights = {name: jnp.asarray(w) for name, w in workload.weights.items()}
+    return lambda batch: run(weights, batch[0]), [arrays(batch) for batch in workload.batches]
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Arrays], jax.Array], list[Arrays]]:

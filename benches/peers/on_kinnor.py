@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import kinnor as nn
 import kinnor.functions as F
+import kinnor.onnx
 import kinnor.parametric_functions as PF
 import kinnor.solvers as S
 from kinnor.parameter import get_parameter_or_create
@@ -14,6 +15,7 @@ from .workloads import RESIDUAL, SEPARABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from .workloads import Batch, Workload
 
@@ -26,20 +28,27 @@ def set_threads(n: int) -> None:
 
 
 class Model:
-    """A network. `keep` is called on each intermediate variable, and holds it if names are to be held."""
+    """A network. `keep` is called on each intermediate variable, and holds it if names are to be held.
 
-    def __init__(self, workload: Workload, holds_names: bool) -> None:
+    If `has_statistics` is true, batch normalizations use their running statistics.
+    """
+
+    def __init__(self, workload: Workload, holds_names: bool, has_statistics: bool = False) -> None:
         self.sizes = workload.sizes
+        self.has_statistics = has_statistics
         self.build: Callable[[nn.Variable], nn.Variable] = getattr(self, workload.model)
         self.loss = self.cross_entropy if workload.is_classifier else self.squared_error
         self.holds_names = holds_names
         self.names: list[nn.Variable] = []
 
     def __call__(self, x: nn.Variable, t: nn.Variable) -> nn.Variable:
-        if self.holds_names:
-            self.names = [x, t]
-        y = self.build(x)
-        return F.mean(self.keep(self.loss(self.keep(y), t)))
+        y = self.output(x)
+        return F.mean(self.keep(self.loss(y, self.keep(t))))
+
+    def output(self, x: nn.Variable) -> nn.Variable:
+        """Returns the output of the network."""
+        self.names = []
+        return self.keep(self.build(self.keep(x)))
 
     def keep(self, v: nn.Variable) -> nn.Variable:
         """Holds `v` until the network is built again, as a cell of a notebook does."""
@@ -114,7 +123,11 @@ class Model:
             with_bias=False,
             name=f"{name}_conv",
         )
-        return self.keep(PF.batch_normalization(self.keep(h), name=f"{name}_norm"))
+        return self.normalization(self.keep(h), f"{name}_norm")
+
+    def normalization(self, h: nn.Variable, name: str) -> nn.Variable:
+        """Batch normalization."""
+        return self.keep(PF.batch_normalization(h, batch_stat=not self.has_statistics, name=name))
 
     def resnet(self, x: nn.Variable) -> nn.Variable:
         keep = self.keep
@@ -134,7 +147,7 @@ class Model:
         for i, (outputs, stride) in enumerate(SEPARABLE):
             strides = (stride, stride)
             h = PF.depthwise_convolution(h, (3, 3), pad=(1, 1), stride=strides, with_bias=False, name=f"depth{i}_conv")
-            h = keep(PF.batch_normalization(keep(h), name=f"depth{i}_norm"))
+            h = self.normalization(keep(h), f"depth{i}_norm")
             h = keep(F.relu(h))
             h = keep(F.relu(self.convolution_and_norm(h, outputs, 1, 1, f"point{i}")))
         h = keep(F.global_average_pooling(h))
@@ -194,11 +207,55 @@ class Model:
         return F.sigmoid(h)
 
 
-def set_weights(workload: Workload) -> None:
+def set_weights(workload: Workload, with_statistics: bool = False) -> None:
     """Sets the initial weights of each parameter. Raises KeyError if the network and the workload differ."""
-    for path, parameter in nn.get_parameters().items():
+    for path, parameter in nn.get_parameters(grad_only=not with_statistics).items():
         layer, *_, part = path.split("/")
         parameter.d = workload.weights[f"{layer}.{part.lower()}"].reshape(parameter.shape)
+
+
+def start(workload: Workload) -> None:
+    """Deletes all parameters, and sets the type of numbers."""
+    nn.clear_parameters()
+    nn.set_auto_forward(False)
+    if workload.dtype != "float32":
+        nn.set_default_context(nn.Context([f"cpu:{workload.dtype}"]))
+
+
+def export(workload: Workload, path: Path) -> None:
+    """Writes the network for prediction to an ONNX file. Its input is called `x`."""
+    with nn.parameter_scope("", {}):
+        x = nn.Variable.from_numpy_array(workload.batches[0][0])
+        y = Model(workload, holds_names=False, has_statistics=True).output(x)
+        set_weights(workload, with_statistics=True)
+        kinnor.onnx.save([y], path, {"x": x}, free_batch=False)
+
+
+def prediction(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variable], list[Batch]]:
+    """Returns a function that computes the output of one batch, and its batches, which stay in NumPy."""
+    mode, _, naming = form.partition(", ")
+    holds_names = bool(naming)
+    start(workload)
+    x = nn.Variable(workload.batches[0][0].shape)
+    model = Model(workload, holds_names, has_statistics=True)
+    y = model.output(x)
+    set_weights(workload, with_statistics=True)
+
+    def static(batch: Batch) -> nn.Variable:
+        """Runs a static graph."""
+        x.d = batch[0]
+        y.forward(clear_buffer=not holds_names)
+        return y
+
+    def dynamic(batch: Batch) -> nn.Variable:
+        """Runs the network in dynamic mode."""
+        with nn.no_grad():
+            return model.output(nn.Variable.from_numpy_array(batch[0]))
+
+    if mode == "static":
+        return static, workload.batches
+    nn.set_auto_forward(True)
+    return dynamic, workload.batches
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variable], list[Batch]]:
@@ -208,10 +265,7 @@ def training(workload: Workload, form: str) -> tuple[Callable[[Batch], nn.Variab
     """
     mode, _, naming = form.partition(", ")
     holds_names = bool(naming)
-    nn.clear_parameters()
-    nn.set_auto_forward(False)
-    if workload.dtype != "float32":
-        nn.set_default_context(nn.Context([f"cpu:{workload.dtype}"]))
+    start(workload)
     x, t = (nn.Variable(array.shape) for array in workload.batches[0])
     model = Model(workload, holds_names)
     loss = model(x, t)

@@ -55,7 +55,10 @@ def deconvolution(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
 
 def batch_norm(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
     """Fused batch normalization, without the cost of running statistics, in TensorFlow's favour."""
-    return tf.compat.v1.nn.fused_batch_norm(x, w[f"{name}.gamma"], w[f"{name}.beta"], epsilon=1e-5)[0]
+    statistics = {}
+    if f"{name}.mean" in w:
+        statistics = {"mean": w[f"{name}.mean"], "variance": w[f"{name}.var"], "is_training": False}
+    return tf.compat.v1.nn.fused_batch_norm(x, w[f"{name}.gamma"], w[f"{name}.beta"], epsilon=1e-5, **statistics)[0]
 
 
 def layer_norm(w: Weights, name: str, x: tf.Tensor) -> tf.Tensor:
@@ -183,6 +186,18 @@ def tensors(batch: Batch) -> Tensors:
     """Returns tensors, with labels in the form that TensorFlow expects."""
     x, t = (tf.constant(array) for array in batch)
     return x, t[:, 0] if t.dtype == tf.int32 else t
+
+
+def prediction(workload: Workload, form: str) -> tuple[Callable[[Tensors], tf.Tensor], list[Tensors]]:
+    """Returns a function that computes the output of one batch, and its batches."""
+    workload = workload.channels_last()
+    weights = {name: tf.Variable(w) for name, w in workload.weights.items()}
+
+    def predict(x: tf.Tensor) -> tf.Tensor:
+        return MODELS[workload.model](weights, x, workload.sizes)
+
+    run = predict if form == "eager" else tf.function(predict)
+    return lambda batch: run(batch[0]), [tensors(batch) for batch in workload.batches]
 
 
 def training(workload: Workload, form: str) -> tuple[Callable[[Tensors], tf.Tensor], list[Tensors]]:

@@ -215,13 +215,16 @@ def set_weights(model: nn.Module, workload: Workload) -> None:
             arrays = {"weight": w.T, "bias": layer["b"]}
         elif "gamma" in layer:
             arrays = {"weight": layer["gamma"], "bias": layer["beta"]}
+            if "mean" in layer:
+                arrays |= {"running_mean": layer["mean"], "running_var": layer["var"]}
         elif isinstance(module, Chain):
             arrays = {"w": w}
         else:
             arrays = {"weight": w} | ({"bias": layer["b"]} if "b" in layer else {})
         with torch.no_grad():
-            for name, parameter in module.named_parameters(recurse=False):
-                parameter.copy_(torch.from_numpy(arrays[name].copy()).reshape(parameter.shape))
+            for name, array in arrays.items():
+                tensor = getattr(module, name)
+                tensor.copy_(torch.from_numpy(array.copy()).reshape(tensor.shape))
 
 
 def optimizer(workload: Workload, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -237,16 +240,35 @@ def tensors(batch: Batch) -> Tensors:
     return x, t[:, 0].long() if t.dtype == torch.int32 else t
 
 
-def training(workload: Workload, form: str) -> tuple[Callable[[Tensors], torch.Tensor], list[Tensors]]:
-    """Returns a function that runs one step and returns the loss before it, and its batches."""
+def start(workload: Workload, form: str) -> tuple[nn.Module, Callable[[torch.Tensor], torch.Tensor], list[Tensors]]:
+    """Returns the network, the function that runs it, and the batches."""
     model = MODELS[workload.model](workload.sizes)
     set_weights(model, workload)
     batches = [tensors(batch) for batch in workload.batches]
     if form == "channels last":
         model = model.to(memory_format=torch.channels_last)
         batches = [(x.to(memory_format=torch.channels_last), t) for x, t in batches]
+    return model, torch.compile(model) if form == "compile" else model, batches
+
+
+def prediction(workload: Workload, form: str) -> tuple[Callable[[Tensors], torch.Tensor], list[Tensors]]:
+    """Returns a function that computes the output of one batch, and its batches."""
+    model, run, batches = start(workload, form)
+    model.eval()
+    is_mixed = workload.dtype != "float32"
+
+    def predict(batch: Tensors) -> torch.Tensor:
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=is_mixed):
+            y = run(batch[0])
+        return y.float()  # NumPy has no bfloat16
+
+    return predict, batches
+
+
+def training(workload: Workload, form: str) -> tuple[Callable[[Tensors], torch.Tensor], list[Tensors]]:
+    """Returns a function that runs one step and returns the loss before it, and its batches."""
+    model, run, batches = start(workload, form)
     solver = optimizer(workload, list(model.parameters()))
-    run = torch.compile(model) if form == "compile" else model
     criterion = F.cross_entropy if workload.is_classifier else F.mse_loss
 
     is_mixed = workload.dtype != "float32"

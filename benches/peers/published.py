@@ -1,7 +1,8 @@
-"""The measured rows on the page about speed: their file, the figures, and the table of the page.
+"""The measured rows on the page about speed: their file, the figures, and the tables of the page.
 
-`python -m benches.peers --publish` measures and writes all of them. `python -m benches.peers.published` draws the
-figures and the table again from the file.
+The file has a list of runs. A run has the rows of a task (training or prediction), a type and a machine.
+`python -m benches.peers --publish` measures one, and replaces the run of the same kind. `python -m
+benches.peers.published` draws the figures and the tables again from the file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .contenders import PLAIN, ROOT
+from .contenders import PLAIN, ROOT, TRAINING
 from .report import geometric_mean, table
 
 if TYPE_CHECKING:
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "docs/guide"
 ROWS = ROOT / "benches/results/peers.json"
-"""The file of the rows."""
+"""The file of the runs."""
 OURS, PEER, GREY = "#3f7fd9", "#d9713f", "#8a8f98"
 """Colours that are visible on white and on black."""
 
-TIME, MEMORY = "speed-time.svg", "speed-memory.svg"
 BEGIN, END = "<!-- measured rows -->", "<!-- end of measured rows -->"
 
 
@@ -42,8 +42,24 @@ def machine() -> str:
     return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
 
 
+def kind(facts: dict[str, Any]) -> tuple[str, str, str]:
+    """Returns task, type and machine of a run."""
+    return facts["task"], facts["dtype"], facts["machine"]
+
+
+def runs_of(rows: Path = ROWS, task: str = TRAINING, dtype: str = "float32") -> list[dict[str, Any]]:
+    """Returns the runs of a task in a type, one for each machine."""
+    return [facts for facts in json.loads(rows.read_text()) if (facts["task"], facts["dtype"]) == (task, dtype)]
+
+
+def names(facts: dict[str, Any], of_first: bool) -> tuple[str, str]:
+    """Returns the names of the figures of time and of memory. Those of the first run on the page are short."""
+    part = "" if of_first else re.sub(r"[^a-z0-9]+", "-", "-".join(("", *kind(facts))).lower()).rstrip("-")
+    return f"speed{part}-time.svg", f"speed{part}-memory.svg"
+
+
 def facts_of(comparisons: Sequence[Comparison], threads: int) -> dict[str, Any]:
-    """Returns the published facts of comparisons at one number of threads.
+    """Returns the published facts of comparisons at one number of threads, which are a run.
 
     Only comparisons that have a peer and count in the mean are published. `time` has our time of a step over the
     time of the fastest peer, one number for each run. It is null for a run without the row. `memory` has both
@@ -60,7 +76,16 @@ def facts_of(comparisons: Sequence[Comparison], threads: int) -> dict[str, Any]:
         for c in comparisons
         if c.peer and c.is_target and c.ours.threads == threads
     ]
-    return {"date": f"{now.day} {now:%B %Y}", "machine": machine(), "threads": threads, "notes": [], "rows": rows}
+    first = comparisons[0].ours
+    return {
+        "task": first.task,
+        "dtype": first.dtype,
+        "date": f"{now.day} {now:%B %Y}",
+        "machine": machine(),
+        "threads": threads,
+        "notes": [],
+        "rows": rows,
+    }
 
 
 def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], line: float | None = None) -> None:
@@ -89,21 +114,22 @@ def bars(path: Path, label: str, rows: Sequence[Bars], colours: Sequence[str], l
         figure.savefig(path, metadata={"Date": None, "Creator": None})
 
 
-def draw(facts: dict[str, Any], folder: Path) -> list[str]:
+def draw(facts: dict[str, Any], folder: Path, of_first: bool) -> list[str]:
     """Draws the figures and returns the names of their files. Memory is drawn only if it is known."""
     rows = facts["rows"]
+    of_time, of_memory = names(facts, of_first)
     times = [(row["workload"], row["time"]) for row in rows]
-    bars(folder / TIME, "time of a step / time of the fastest peer", times, (OURS, "#4aa564", "#8a63d2"), line=1.0)
+    bars(folder / of_time, "time / time of the fastest peer", times, (OURS, "#4aa564", "#8a63d2"), line=1.0)
     known = [(row["workload"], row["memory"]) for row in rows if row["memory"]]
     if not known:
-        (folder / MEMORY).unlink(missing_ok=True)
-        return [TIME]
-    bars(folder / MEMORY, "peak memory in MiB: Kinnor (blue), the fastest peer (orange)", known, (OURS, PEER))
-    return [TIME, MEMORY]
+        (folder / of_memory).unlink(missing_ok=True)
+        return [of_time]
+    bars(folder / of_memory, "peak memory in MiB: Kinnor (blue), the fastest peer (orange)", known, (OURS, PEER))
+    return [of_time, of_memory]
 
 
 def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
-    """Returns the table of the rows and the figures in Markdown."""
+    """Returns a run in Markdown: its heading, the figures and the table of its rows."""
     rows = facts["rows"]
     runs = len(rows[0]["time"])
     has_memory = any(row["memory"] for row in rows)
@@ -117,12 +143,13 @@ def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
         ]
         for row in rows
     ]
-    said = {TIME: "Time beside the fastest peer", MEMORY: "Peak memory beside the fastest peer"}
+    said = ("Time beside the fastest peer", "Peak memory beside the fastest peer")
     means = [geometric_mean(row["time"][n] for row in rows if row["time"][n] is not None) for n in range(runs)]
     return "\n\n".join(
         [
-            f"Measured on {facts['date']} with {facts['threads']} threads on {facts['machine']}.",
-            *(f"![{said[name]}]({name})" for name in figures),
+            f"## {facts['task'].capitalize()} in {facts['dtype']}: {facts['machine']}",
+            f"Measured on {facts['date']} with {facts['threads']} threads.",
+            *(f"![{what}]({name})" for what, name in zip(said, figures, strict=False)),
             table(head, lines),
             f"Geometric mean: {' and '.join(f'{mean:.2f}' for mean in means)}.",
             *facts["notes"],
@@ -131,18 +158,23 @@ def text(facts: dict[str, Any], figures: Sequence[str]) -> str:
 
 
 def publish(folder: Path = FOLDER, rows: Path = ROWS) -> None:
-    """Draws the figures of the file `rows`, and writes its table into `speed.md`, between the two comments there."""
-    facts = json.loads(rows.read_text())
+    """Draws the figures of the file `rows`, and writes its tables into `speed.md`, between the two comments there."""
+    runs = json.loads(rows.read_text())
+    shown = "\n\n".join(text(facts, draw(facts, folder, facts is runs[0])) for facts in runs)
     page = folder / "speed.md"
     before, _, rest = page.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{text(facts, draw(facts, folder))}\n\n{END}{after}")
+    page.write_text(f"{before}{BEGIN}\n\n{shown}\n\n{END}{after}")
 
 
 def write(comparisons: Sequence[Comparison], threads: int, folder: Path = FOLDER, rows: Path = ROWS) -> None:
-    """Writes these comparisons to the file `rows`, and publishes it."""
-    facts = facts_of(comparisons, threads)
-    rows.write_text(json.dumps(facts, indent=1) + "\n")
+    """Writes these comparisons to the file `rows`, in place of a run of the same kind, and publishes it."""
+    new = facts_of(comparisons, threads)
+    runs = json.loads(rows.read_text()) if rows.exists() else []
+    kinds = [kind(facts) for facts in runs]
+    place = kinds.index(kind(new)) if kind(new) in kinds else len(runs)
+    runs[place : place + 1] = [new]
+    rows.write_text(json.dumps(runs, indent=1) + "\n")
     publish(folder, rows)
 
 

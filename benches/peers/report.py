@@ -9,27 +9,29 @@ from math import exp, log
 from statistics import median
 from typing import TYPE_CHECKING
 
-from .contenders import DYNAMIC, DYNAMIC_NAMED, NAMED, PLAIN, RUN_AT_ONCE
+from .contenders import DYNAMIC, DYNAMIC_NAMED, NAMED, PLAIN, RUN_AT_ONCE, TRAINING, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from .contenders import Row
     from .footprint import Footprint
 
 TOLERANCES = {"float32": 1e-3, "bfloat16": 5e-2}
-"""Relative tolerance of losses to Kinnor's, by type."""
+"""Tolerance by type, relative to Kinnor's loss, or to the largest element of its output."""
 
 MOST_WITH_NAMES = 1.3
 """Limit of the relative time with every variable held by a name."""
 
-COLOURS = {"kinnor": "#c0392b", "torch": "#e08e0b", "jax": "#2e86c1", "tensorflow": "#7d6608"}
+COLOURS = {"kinnor": "#c0392b", "torch": "#e08e0b", "jax": "#2e86c1", "tensorflow": "#7d6608", "onnxruntime": "#5d6d7e"}
 
 
-def agree(a: Sequence[float], b: Sequence[float], dtype: str = "float32") -> bool:
-    """True if two lists of losses are equal up to rounding in a type."""
-    return len(a) == len(b) and all(abs(x - y) <= TOLERANCES[dtype] * abs(y) for x, y in zip(a, b, strict=True))
+def agree(a: Sequence[float], b: Sequence[float], dtype: str = "float32", are_outputs: bool = False) -> bool:
+    """True if two lists of losses, or of elements of outputs, are equal up to rounding in a type."""
+    largest = max(map(abs, b), default=0.0)
+    return len(a) == len(b) and all(
+        abs(x - y) <= TOLERANCES[dtype] * (largest if are_outputs else abs(y)) for x, y in zip(a, b, strict=True)
+    )
 
 
 def geometric_mean(values: Iterable[float]) -> float:
@@ -76,20 +78,22 @@ class Comparison:
 
 
 def time(row: Row) -> float:
-    """Returns the milliseconds of a step."""
+    """Returns the milliseconds of a step or prediction."""
     return median(row.wall)
 
 
 def void(rows: Iterable[Row]) -> list[Row]:
     """Returns the rows of one workload that do not count, and sets their reason.
 
-    A row does not count if it has no figures, or if its losses differ from Kinnor's.
+    A row does not count if it has no figures, or if its losses or outputs differ from Kinnor's.
     """
     rows = list(rows)
-    reference = next((row.losses for row in rows if row.form == PLAIN and not row.failure), [])
+    reference = next((row for row in rows if row.form == PLAIN and not row.failure), Row("", 0, "kinnor", PLAIN))
     for row in rows:
-        if not row.failure and not agree(row.losses, reference, row.dtype):
-            row.failure = f"losses {row.losses}, Kinnor's {reference}"
+        if not row.failure and not agree(row.losses, reference.losses, row.dtype):
+            row.failure = f"losses {row.losses}, Kinnor's {reference.losses}"
+        if not row.failure and not agree(row.outputs, reference.outputs, row.dtype, are_outputs=True):
+            row.failure = f"outputs {row.outputs[:4]}, Kinnor's {reference.outputs[:4]}"
     return [row for row in rows if row.failure]
 
 
@@ -235,7 +239,7 @@ def chart(rows: Sequence[Row], path: Path, title: str, of_memory: bool = False) 
     axes.set_xscale("log")
     axes.axvline(1.0, color="black", linewidth=1)
     axes.set_yticks([at for at, _ in labels], [label for _, label in labels], fontsize=6)
-    what = "peak memory" if of_memory else "time of a step"
+    what = "peak memory" if of_memory else "time"
     axes.set_xlabel(f"{what} / {'that' if of_memory else 'time'} of the fastest peer")
     axes.set_title(title)
     figure.savefig(path, dpi=150)
@@ -257,9 +261,10 @@ def write(rows: Sequence[Row], comparisons: Sequence[Comparison], found: Sequenc
             writer.writerow((*facts_of_row, row.peak, row.peak - row.baseline, row.failure))
     counts = list(dict.fromkeys(row.threads for row in rows))
     parts = [*(conclusion(comparisons, n) for n in counts), ratios(comparisons), footprints(found), everything(rows)]
-    (folder / "peers.md").write_text("\n\n".join(["# Training steps beside peers", *parts]) + "\n")
+    what = f"{'Training steps' if rows[0].task == TRAINING else 'Predictions'} in {rows[0].dtype}"
+    (folder / "peers.md").write_text("\n\n".join([f"# {what} beside peers", *parts]) + "\n")
     for n in counts:
         mine = [row for row in rows if row.threads == n]
         for ending in ("png", "svg"):
-            chart(mine, folder / f"peers-{n}.{ending}", f"Training steps, {n} threads")
-            chart(mine, folder / f"memory-{n}.{ending}", f"Peak memory of training, {n} threads", of_memory=True)
+            chart(mine, folder / f"peers-{n}.{ending}", f"{what}, {n} threads")
+            chart(mine, folder / f"memory-{n}.{ending}", f"Peak memory of {rows[0].task}, {n} threads", of_memory=True)

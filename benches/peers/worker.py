@@ -1,9 +1,10 @@
-"""One process of the comparison: trains one workload in one framework, on request of its parent.
+"""One process of the comparison: trains or predicts one workload in one framework, on request of its parent.
 
-    python -m benches.peers.worker FRAMEWORK FORM WORKLOAD THREADS [--dtype bfloat16] [--small]
+    python -m benches.peers.worker FRAMEWORK FORM WORKLOAD THREADS [--predict] [--dtype bfloat16]
+        [--file FILE] [--small]
 
-It writes a line of JSON after the first steps, and one for each `measure SECONDS` that it reads. It writes the
-last one at the end of its input.
+A step is a training step, or a prediction. The program writes a line of JSON after the first steps, and one for each
+`measure SECONDS` that it reads. It writes the last one at the end of its input.
 """
 
 from __future__ import annotations
@@ -19,9 +20,16 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING
 
-N_LOSSES = 3
-"""Number of losses that all frameworks must agree on."""
+if TYPE_CHECKING:
+    import numpy as np
+
+N_FIRST = 3
+"""Number of first losses or outputs that all frameworks must agree on."""
+
+N_SAMPLES = 32
+"""Least number of elements of an output that are compared, if it has as many."""
 
 CHUNK = 0.02
 """Seconds of steps between two reads of the clock. Calls that only queue work can run ahead by this time."""
@@ -57,14 +65,22 @@ def say(**facts: object) -> None:
     print(json.dumps(facts), flush=True)
 
 
+def samples(output: np.ndarray) -> list[float]:
+    """Returns elements of an output, evenly spread."""
+    # The odd step prevents that all elements are of one column.
+    return [float(number) for number in output.reshape(-1)[:: output.size // N_SAMPLES | 1]]
+
+
 def main() -> None:
-    """Trains on request."""
+    """Trains or predicts on request."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("framework")
     parser.add_argument("form")
     parser.add_argument("workload")
     parser.add_argument("threads", type=int)
+    parser.add_argument("--predict", action="store_true")
     parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--file", type=Path)
     parser.add_argument("--small", action="store_true")
     arguments = parser.parse_args()
 
@@ -74,9 +90,11 @@ def main() -> None:
         # XLA has no other setting for this.
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.threads])
 
+    from numpy import asarray
+
     from .workloads import WORKLOADS
 
-    workload = replace(WORKLOADS[arguments.workload](arguments.small), dtype=arguments.dtype)
+    workload = replace(WORKLOADS[arguments.workload](arguments.small), dtype=arguments.dtype, file=arguments.file)
     started = time.perf_counter()
     if arguments.framework == "kinnor":
         # A warning can mean wrong numbers, such as a value that changed before its gradient was computed.
@@ -86,6 +104,8 @@ def main() -> None:
         from . import on_torch as framework
     elif arguments.framework == "jax":
         from . import on_jax as framework
+    elif arguments.framework == "onnxruntime":
+        from . import on_onnxruntime as framework
     else:
         from . import on_tensorflow as framework
     framework.set_threads(arguments.threads)
@@ -93,22 +113,32 @@ def main() -> None:
     forget_peak()
     baseline = memory("VmRSS")
 
-    step, batches = framework.training(workload, arguments.form)
+    if arguments.predict:
+        step, batches = framework.prediction(workload.for_prediction(), arguments.form)
+    else:
+        step, batches = framework.training(workload, arguments.form)
+    read = asarray if arguments.predict else float
     source = cycle(batches)
-    losses = [float(step(next(source))) for _ in range(N_LOSSES)]
+    results: dict[str, list[float]] = {"losses": [], "outputs": []}
+    for _ in range(N_FIRST):
+        result = read(step(next(source)))
+        if arguments.predict:
+            results["outputs"] += samples(result)
+        else:
+            results["losses"].append(result)
     built = time.perf_counter()
 
     def chunk(n: int) -> tuple[float, float]:
         """Returns wall seconds and processor seconds of one of `n` steps."""
         wall, cpu = time.perf_counter(), time.process_time()
         for _ in range(n):
-            loss = step(next(source))
-        float(loss)
+            result = step(next(source))
+        read(result)
         return (time.perf_counter() - wall) / n, (time.process_time() - cpu) / n
 
     n = max(1, round(CHUNK / max(chunk(1)[0], 1e-6))) if not arguments.small else 1
     n = max(1, round(CHUNK / max(chunk(n)[0], 1e-6))) if not arguments.small else 1
-    say(losses=losses, import_seconds=imported - started, build_seconds=built - imported)
+    say(**results, import_seconds=imported - started, build_seconds=built - imported)
 
     for line in sys.stdin:
         until = time.perf_counter() + float(line.split()[1])

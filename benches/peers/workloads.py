@@ -1,6 +1,7 @@
 """The workloads: names, sizes, data and initial weights, all in NumPy and independent of frameworks.
 
-A weight is called `layer.part`. The layouts are NNabla's: affine `w` is (inputs, outputs), convolution (outputs,
+A weight is called `layer.part`. Running statistics of batch normalizations are the parts `mean` and `var`, and only
+exist for prediction. The layouts are NNabla's: affine `w` is (inputs, outputs), convolution (outputs,
 inputs, height, width), depthwise convolution (channels, height, width), deconvolution (inputs, outputs, height,
 width). Images are (batch, channels, height, width). `channels_last` converts to the other order of axes.
 """
@@ -15,6 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 Arrays = dict[str, np.ndarray]
 Batch = tuple[np.ndarray, np.ndarray]
@@ -38,6 +40,7 @@ class Workload:
         sizes: Sizes that the model needs besides the shapes of its weights.
         is_small_work: True if calls cost more than arithmetic. Dynamic mode is then a target of its own.
         dtype: "float32", or "bfloat16" for mixed precision: parameters and sums stay in float32.
+        file: ONNX file of the network, for frameworks that only predict.
     """
 
     model: str
@@ -50,6 +53,18 @@ class Workload:
     sizes: dict[str, int] = field(default_factory=dict)
     is_small_work: bool = False
     dtype: str = "float32"
+    file: Path | None = None
+
+    def for_prediction(self) -> Workload:
+        """Returns the workload with running statistics for its batch normalizations."""
+        rng = np.random.default_rng(17)
+        weights = dict(self.weights)
+        for name, gamma in self.weights.items():
+            if name.endswith("_norm.gamma"):
+                layer = name.partition(".")[0]
+                weights[f"{layer}.mean"] = rng.normal(0, 0.1, gamma.shape).astype(np.float32)
+                weights[f"{layer}.var"] = rng.uniform(0.5, 1.5, gamma.shape).astype(np.float32)
+        return replace(self, weights=weights)
 
     def channels_last(self) -> Workload:
         """Returns the workload with the channel axis last.

@@ -3,7 +3,6 @@
 import doctest
 import gc
 import importlib.util
-import json
 import re
 import runpy
 import sys
@@ -17,6 +16,10 @@ import kinnor as nn
 from kinnor_cli import main
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+
+from benches.peers import published  # noqa: E402
+
 EXTRAS = set(re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
 """Names of the optional dependencies."""
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -112,7 +115,7 @@ def measured():
     """Returns the measured rows that the table in the README must have: cells by framework, from the results of
     benches.
     """
-    rows = json.loads((RESULTS / "peers.json").read_text())["rows"]
+    rows = published.runs_of()[0]["rows"]
     footprint = table((RESULTS / "footprint.md").read_text())
     times, memory = {"Kinnor": "1"}, {"Kinnor": "1"}
     for peer, start in (("PyTorch", "torch"), ("JAX", "jax")):
@@ -143,7 +146,7 @@ def measured():
 
 def test_quoted_figures_are_measured():
     """Figures of speed and memory in README and docs equal the recorded results."""
-    rows = json.loads((RESULTS / "peers.json").read_text())["rows"]
+    rows = published.runs_of()[0]["rows"]
     times = [row["time"][0] for row in rows]
     for name in ("README.md", "docs/index.md", "docs/faq.md"):
         text = " ".join((ROOT / name).read_text().split())
