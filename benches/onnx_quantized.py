@@ -55,15 +55,24 @@ def quantized(path: Path, form: str, samples: Iterable[Mapping[str, Any]]) -> Pa
     return made
 
 
-def tolerances(wanted: Iterable[Any], of_floats: Iterable[Any]) -> list[float]:
+def moved(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns inputs whose real numbers are larger by one part in a million."""
+    return {name: x * np.float32(1 + 1e-6) if x.dtype == np.float32 else x for name, x in given.items()}
+
+
+def tolerances(wanted: Iterable[Any], of_floats: Iterable[Any], of_moved: Iterable[Any]) -> list[float]:
     """Returns the tolerance of each output of a quantized model between runtimes, relative to the largest number.
 
     A tie that rounds the other way is amplified by later functions. So the tolerance is half of the error of
-    quantization itself.
+    quantization itself, or twice the change of one runtime's outputs if its inputs change a little.
 
     Args:
         wanted: Outputs of the quantized model.
         of_floats: Outputs of the float model.
+        of_moved: Outputs of the quantized model for inputs from `moved`.
     """
-    pairs = zip(wanted, of_floats, strict=True)
-    return [max(LEVELS, np.abs(a - b).max() / (2 * max(np.abs(a).max(), 1))) for a, b in pairs]
+    found = []
+    for a, b, c in zip(wanted, of_floats, of_moved, strict=True):
+        largest = max(np.abs(a).max(), 1)
+        found.append(max(LEVELS, np.abs(a - b).max() / (2 * largest), 2 * np.abs(a - c).max() / largest))
+    return found
