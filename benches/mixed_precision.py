@@ -4,9 +4,9 @@
     python benches/mixed_precision.py digits lstm --seeds 1
     python benches/mixed_precision.py --write               # also writes benches/results/mixed_precision.md
 
-Graphs are built under `nn.autocast`, and losses in float32. Gradients of half have a dynamic scale. Accuracy is that of
-data that the network has not seen, in the type of the training. Memory is the peak of a step beyond the parameters,
-gradients, states and inputs.
+Graphs are built under `nn.autocast`, and losses in float32. Gradients of half have a dynamic scale. Accuracy is
+measured on data that the network has not seen, in the type of the training. Memory is the peak of a step beyond the
+parameters, gradients, states and inputs.
 
 All data is part of the package or of Python: handwritten digits, and the language reference in `pydoc_data`.
 """

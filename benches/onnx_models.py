@@ -11,8 +11,8 @@ figure is the minimum of all calls: processor time on one thread, wall time on m
 Kinnor is faster.
 
 Outputs must agree, else the row says so and the exit status is 1. Outputs of quantized models may differ by eight
-levels, by half of the error of quantization, or by twice the change of onnxruntime's outputs for inputs that are larger
-by one part in a million.
+levels, or by half of the error of quantization. If inputs that are larger by one part in a million change onnxruntime's
+outputs, they may also differ by twice this change.
 """
 
 from __future__ import annotations

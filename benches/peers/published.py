@@ -53,7 +53,7 @@ def runs_of(rows: Path = ROWS, task: str = TRAINING, dtype: str = "float32") -> 
 
 
 def names(facts: dict[str, Any], of_first: bool) -> tuple[str, str]:
-    """Returns the names of the figures of time and of memory. Those of the first run on the page are short."""
+    """Returns the names of the figures of time and of memory. The first run on the page has short names."""
     part = "" if of_first else re.sub(r"[^a-z0-9]+", "-", "-".join(("", *kind(facts))).lower()).rstrip("-")
     return f"speed{part}-time.svg", f"speed{part}-memory.svg"
 
