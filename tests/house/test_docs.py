@@ -169,6 +169,17 @@ def test_figures_of_the_comparison_are_measured():
             assert peer in cells or not re.search(r"\d", cell), f"{first}, {peer}: not measured"
 
 
+def test_accuracies_in_the_tutorial_are_measured():
+    """The table of the tutorial on mixed precision has the mean accuracies of the recorded results."""
+    page = (ROOT / "docs/tutorials/mixed_precision.md").read_text()
+    measured = table((RESULTS / "mixed_precision.md").read_text())
+    shown = table(page.partition("## Accuracy")[2])
+    assert set(shown) == set(measured)
+    for task, cells in shown.items():
+        means = [f"{mean.partition(' ')[0]} %" for head, mean in measured[task].items() if head.startswith("Accuracy")]
+        assert list(cells.values()) == means, task
+
+
 def test_tables_of_the_page_on_speed_are_measured():
     """The tables on the page about speed have the cells of the recorded results."""
     page = (ROOT / "docs/guide/speed.md").read_text()
