@@ -24,6 +24,7 @@ pub use solver::{Existing, Hooks, Pair, Solver, Source};
 pub use states::{ParameterState, SolverState};
 
 use std::array::from_fn;
+use std::cell::Cell;
 use std::ptr::null_mut;
 
 use crate::array::DType;
@@ -50,8 +51,25 @@ pub struct Step {
 impl Step {
     /// `1 - beta^t`: the weight collected by an average that started at zero.
     fn progress(&self, beta: f64) -> f64 {
-        1.0 - beta.powf(self.t)
+        1.0 - power(beta, self.t)
     }
+}
+
+/// `base.powf(exponent)`. Remembers the last two, which are mostly the same for all parameters of a solver.
+fn power(base: f64, exponent: f64) -> f64 {
+    thread_local! {
+        /// Base, exponent and power of the last two calls that computed one.
+        static LAST: Cell<[[f64; 3]; 2]> = const { Cell::new([[1.0; 3]; 2]) };
+    }
+    let last = LAST.get();
+    let known =
+        last.iter().find(|[b, e, _]| b.to_bits() == base.to_bits() && e.to_bits() == exponent.to_bits());
+    if let Some([_, _, power]) = known {
+        return *power;
+    }
+    let power = base.powf(exponent);
+    LAST.set([[base, exponent, power], last[0]]);
+    power
 }
 
 /// A solver as its author writes it, with `S` states for each element.
