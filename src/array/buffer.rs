@@ -44,13 +44,13 @@ impl Buffer {
     /// # Errors
     /// [`Error::Memory`] if the system has no more memory.
     pub fn new(bytes: usize) -> Result<Self> {
-        let error = Error::Memory { bytes };
-        let Some(size) = bytes.checked_add(size_of::<Header>()) else { return Err(error) };
-        let Some(payer) = Payer::current() else { return Err(error) };
+        let refused = || Error::Memory { bytes };
+        let size = bytes.checked_add(size_of::<Header>()).ok_or_else(refused)?;
+        let payer = Payer::current().ok_or_else(refused)?;
         payer.add(bytes as isize);
         let Some(block) = allocator::allocate(size, bytes) else {
             payer.add(-(bytes as isize));
-            return Err(error);
+            return Err(refused());
         };
         let header = block.start().cast::<Header>();
         // SAFETY: the new block is aligned and large enough for a header, and the bytes follow the header.

@@ -204,8 +204,10 @@ impl Storage {
 impl Drop for Storage {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        let old = std::mem::replace(&mut state.head, Head::Empty);
-        old.buffer().into_iter().chain(state.take_casts()).for_each(reclaim::release_between_steps);
+        if let Some(buffer) = std::mem::replace(&mut state.head, Head::Empty).buffer() {
+            reclaim::release_of_dropped(buffer);
+        }
+        state.take_casts().for_each(reclaim::release_of_dropped);
     }
 }
 

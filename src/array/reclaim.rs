@@ -157,11 +157,28 @@ pub(crate) fn release_between_steps(buffer: Buffer) {
     }
 }
 
+/// As [`release_between_steps`], for a buffer of a storage whose last reference was dropped.
+pub(super) fn release_of_dropped(buffer: Buffer) {
+    barrier::after_exchange(); // the subtraction from the count of references
+    if may_be_in_use() {
+        release(buffer);
+    }
+}
+
 /// True if a run may hold pointers that it found before: one of another thread, or one of this thread inside a
 /// kernel.
 pub(super) fn is_anyone_in_a_kernel() -> bool {
     fence(SeqCst); // publish earlier writes before runs are counted
+    may_be_in_use()
+}
+
+/// As [`is_anyone_in_a_kernel`], after a barrier.
+#[inline]
+fn may_be_in_use() -> bool {
     let runs: usize = RUNS.iter().map(|runs| runs.load(SeqCst)).sum();
+    if runs == 0 {
+        return false;
+    }
     let own = match is_amid_kernel() {
         Some(false) => OWN.try_with(Cell::get).unwrap_or([0; 2]),
         _ => [0; 2],

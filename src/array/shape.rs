@@ -9,22 +9,54 @@ use crate::{Error, Result};
 
 /// Dimensions of an array, outermost first; `()` is a scalar of one element.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
-pub struct Shape(SmallVec<[usize; 4]>);
+pub struct Shape(SmallVec<[usize; Self::FEW]>);
 
 impl Clone for Shape {
     #[inline(always)]
     fn clone(&self) -> Self {
-        Self(SmallVec::from_slice(&self.0)) // a direct copy; `clone` goes through an iterator
+        match self.few() {
+            Some(dims) => Self(SmallVec::from_buf_and_len(dims, self.0.len())),
+            None => Self(SmallVec::from_slice(&self.0)),
+        }
     }
 
     #[inline(always)]
     fn clone_from(&mut self, other: &Self) {
+        if let (Some(dims), false) = (other.few(), self.0.spilled()) {
+            self.0 = SmallVec::from_buf_and_len(dims, other.0.len());
+            return;
+        }
         self.0.clear();
         self.0.extend_from_slice(&other.0);
     }
 }
 
 impl Shape {
+    /// The number of axes that are stored in the shape itself.
+    const FEW: usize = 4;
+
+    /// The dimensions padded with zeros, if there are few. Copied one by one, which takes less time than a call of
+    /// `memcpy`.
+    #[inline(always)]
+    fn few(&self) -> Option<[usize; Self::FEW]> {
+        let (own, mut dims) = (self.0.as_slice(), [0; Self::FEW]);
+        if own.len() > Self::FEW {
+            return None;
+        }
+        for i in 0..Self::FEW {
+            if i < own.len() {
+                dims[i] = own[i];
+            }
+        }
+        Some(dims)
+    }
+
+    /// True if two shapes are equal. Inlined, since a call would take longer for so few numbers.
+    #[inline(always)]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a == b)
+    }
+
     /// The shape of a scalar.
     pub fn scalar() -> Self {
         Self::default()

@@ -1,6 +1,6 @@
 //! Elementwise operations: one formula, evaluated on scalars, vectors, dual numbers and symbols.
 
-use crate::array::{DType, Element, Shape};
+use crate::array::{DType, Element};
 use crate::kernels::{Float, Movable, Number, Stored, broadcast::BroadcastLayout, reduce, scratch};
 use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::contract::loops::{Loops, Way};
@@ -69,12 +69,6 @@ const fn compares(truth_values: bool, selects: bool) -> Compares {
     }
 }
 
-/// True if two shapes are equal. Inlined, since a call would take longer for so few numbers.
-#[inline(always)]
-fn is_same(a: &Shape, b: &Shape) -> bool {
-    a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a == b)
-}
-
 // Separate functions, which are compiled once for all operations.
 
 /// Computes a [`Unary`] or [`Binary`] of this name by its loops.
@@ -84,7 +78,7 @@ fn forward<E: Stored>(run: &Run<'_, E>, loops: Loops, name: &str) {
     let of_two;
     let (b, broadcast) = match run.n_inputs() {
         1 => (a, None),
-        _ if is_same(a.shape, run.x_shape(1)) => (run.x_memory(1), None),
+        _ if a.shape.is_same(run.x_shape(1)) => (run.x_memory(1), None),
         _ => {
             of_two = BroadcastLayout::new(a.shape, run.x_shape(1));
             (run.x_memory(1), Some(&of_two))
@@ -110,6 +104,9 @@ fn backward<T: Float>(run: &mut Backward<'_, T>, loops: Loops, name: &str) {
 #[inline(never)]
 fn pair(x: &InputShapes<'_>, same_ndim: bool, name: &'static str) -> Result<Shapes> {
     let (a, b) = (x.get(0), x.get(1));
+    if a.is_same(b) {
+        return one(a.clone());
+    }
     if same_ndim && a.ndim() != b.ndim() {
         return Err(Error::shape(name, "inputs with the same number of axes", [a, b]));
     }
@@ -222,7 +219,7 @@ impl BinaryGradient {
         let x = [run.x_shape(0), run.x_shape(1)];
         let put = |gx: *mut E, adds: bool| {
             let (broadcast, x) = match self.reads.input(0) && self.is_differentiable {
-                true => ((!is_same(x[0], x[1])).then(|| BroadcastLayout::new(x[0], x[1])), all.x),
+                true => ((!x[0].is_same(x[1])).then(|| BroadcastLayout::new(x[0], x[1])), all.x),
                 false => (None, [all.gy; 2]),
             };
             let n = broadcast.as_ref().map_or_else(|| shape.size(), BroadcastLayout::size);
