@@ -85,8 +85,17 @@ fn common<'a, 'py>(
     Ok((key == "outputs").then_some(value))
 }
 
-/// The fast path: all inputs are positional and all arguments have their defaults.
+/// The inputs of a call, if all are variables.
 #[inline]
+fn variables<'a>(args: &'a [Bound<'_, PyAny>]) -> Option<SmallVec<[&'a graph::Variable; 4]>> {
+    let mut variables = SmallVec::new();
+    for x in args {
+        variables.push(&x.cast::<Variable>().ok()?.get().variable);
+    }
+    Some(variables)
+}
+
+/// Calls an operation whose inputs are required arrays, given by place. All arguments have their defaults.
 fn apply_plain<'py>(
     py: Python<'py>,
     row: &Row,
@@ -94,16 +103,6 @@ fn apply_plain<'py>(
     args: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
     let spec = row.entry.spec;
-    let mut variables: SmallVec<[&graph::Variable; 4]> = SmallVec::new();
-    for x in args {
-        match x.cast::<Variable>() {
-            Ok(v) => variables.push(&v.get().variable),
-            Err(_) => break,
-        }
-    }
-    if variables.len() == args.len() {
-        return connected(py, op.clone(), &variables, &[]);
-    }
     let mut inputs = Inputs::new();
     for (at, x) in args.iter().enumerate() {
         match operand(spec.name, spec.inputs[at].name, x) {
@@ -134,6 +133,7 @@ fn corrected<'py>(
 }
 
 /// Calls an operation with positional and keyword arguments in the order of its declaration.
+#[inline]
 fn apply<'py>(
     py: Python<'py>,
     row: &Row,
@@ -141,14 +141,29 @@ fn apply<'py>(
     kwnames: &[Bound<'py, PyAny>],
     kwvalues: &[Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
-    let spec = row.entry.spec;
-    if row.simple
-        && kwnames.is_empty()
+    if kwnames.is_empty()
         && args.len() == row.n_inputs
         && let Some(op) = &row.plain
     {
-        return apply_plain(py, row, op, args);
+        match variables(args) {
+            Some(x) => return connected(py, op, &x, &[]),
+            None if row.simple => return apply_plain(py, row, op, args),
+            None => {}
+        }
     }
+    apply_any(py, row, args, kwnames, kwvalues)
+}
+
+/// Calls an operation with any arguments.
+#[inline(never)]
+fn apply_any<'py>(
+    py: Python<'py>,
+    row: &Row,
+    args: &[Bound<'py, PyAny>],
+    kwnames: &[Bound<'py, PyAny>],
+    kwvalues: &[Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let spec = row.entry.spec;
     let fail = |what: String| PyErr::from(Error::Type(format!("{}: {what}", spec.name)));
     let n_fixed = if row.has_list { row.n_inputs - 1 } else { row.n_inputs };
     let list = args.get(n_fixed).filter(|_| row.has_list).map_or(Ok(None), list_of_inputs)?;
@@ -356,19 +371,18 @@ unsafe extern "C" fn trampoline(
     unsafe {
         let py = Python::assume_attached();
         let call = || -> PyResult<Bound<'_, PyAny>> {
-            let row = *ffi::PyModule_GetState(slf).cast::<usize>();
-            let kwnames: SmallVec<[Bound<'_, PyAny>; 4]> = match kwnames.is_null() {
-                true => SmallVec::new(),
-                false => Bound::from_borrowed_ptr(py, kwnames).cast_into::<PyTuple>()?.iter().collect(),
-            };
+            let row = &rows()[*ffi::PyModule_GetState(slf).cast::<usize>()];
             // A `Bound` would release its reference when it is dropped. These are borrowed and never dropped.
-            let total = nargs as usize + kwnames.len();
-            let all: &[Bound<'_, PyAny>] = match total {
-                0 => &[],
-                _ => std::slice::from_raw_parts(args.cast(), total),
+            let given = |total: usize| -> &[Bound<'_, PyAny>] {
+                if total == 0 { &[] } else { std::slice::from_raw_parts(args.cast(), total) }
             };
-            let (positional, values) = all.split_at(nargs as usize);
-            apply(py, &rows()[row], positional, &kwnames, values)
+            if kwnames.is_null() {
+                return apply(py, row, given(nargs as usize), &[], &[]);
+            }
+            let kwnames: SmallVec<[Bound<'_, PyAny>; 4]> =
+                Bound::from_borrowed_ptr(py, kwnames).cast_into::<PyTuple>()?.iter().collect();
+            let (positional, values) = given(nargs as usize + kwnames.len()).split_at(nargs as usize);
+            apply(py, row, positional, &kwnames, values)
         };
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
             Ok(Ok(result)) => result.into_ptr(),

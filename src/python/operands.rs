@@ -103,19 +103,20 @@ pub(super) fn run<'py>(
             ArrayOrNumber::Array(_) => None,
         })
         .collect();
-    connected(py, op, &x, into)
+    connected(py, &op, &x, into)
 }
 
 /// Connects an operation to variables and wraps the outputs.
 pub(super) fn connected<'py>(
     py: Python<'py>,
-    op: Op,
+    op: &Op,
     x: &[&graph::Variable],
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
     scopes::follow(py);
     let detach = |run: &mut (dyn FnMut() + Send)| py.detach(run);
-    let y = connect_detached(op, x, into, Some(&detach))?;
+    let mut y = graph::Outputs::new();
+    connect_detached(&mut y, op, x, into, Some(&detach))?;
     pack(py, y, |y| Variable::wrap(py, y).map(Bound::into_any))
 }
 
@@ -138,13 +139,13 @@ fn pack<'py, T>(
     mut outputs: SmallVec<[T; 1]>,
     wrap: impl Fn(T) -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    match outputs.pop() {
-        Some(only) if outputs.is_empty() => wrap(only),
-        last => {
-            let all = outputs.into_iter().chain(last).map(wrap).collect::<PyResult<Vec<_>>>()?;
-            Ok(PyTuple::new(py, all)?.into_any())
-        }
+    if outputs.len() == 1
+        && let Some(only) = outputs.pop()
+    {
+        return wrap(only);
     }
+    let all = outputs.into_iter().map(wrap).collect::<PyResult<Vec<_>>>()?;
+    Ok(PyTuple::new(py, all)?.into_any())
 }
 
 /// Reads the arrays of `outputs=[...]`.

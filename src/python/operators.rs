@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::classes::{NdArray, Variable};
 use super::functions::{Row, rows};
 use super::numpy;
-use super::operands::{Inputs, operand, run};
+use super::operands::{Inputs, connected, operand, run};
 use crate::graph;
 use crate::ops::Value;
 use crate::{Error, Result};
@@ -87,8 +87,12 @@ fn with_number<'py>(
     let mut values: SmallVec<[Value; 2]> = SmallVec::new();
     values.push(Value::Float(val));
     row.defaults.iter().skip(1).flatten().for_each(|value| values.push(value.clone()));
+    let op = row.entry.bind(&values, u64::MAX)?;
+    if let Ok(x) = x.cast::<Variable>() {
+        return connected(x.py(), &op, &[&x.get().variable], into);
+    }
     let inputs: Inputs<'_, 'py> = std::iter::once(operand(name, "x", x)?).collect();
-    run(x.py(), row.entry.bind(&values, u64::MAX)?, &inputs, into)
+    run(x.py(), op, &inputs, into)
 }
 
 /// Calls the function of two arrays.
@@ -99,9 +103,12 @@ fn with_array<'py>(
     into: &[Option<graph::NdArray>],
 ) -> PyResult<Bound<'py, PyAny>> {
     let name = row.entry.spec.name;
-    let op = row.plain.clone().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
+    let op = row.plain.as_ref().ok_or_else(|| PyValueError::new_err("operators take no arguments"))?;
+    if let (Ok(a), Ok(b)) = (a.cast::<Variable>(), b.cast::<Variable>()) {
+        return connected(a.py(), op, &[&a.get().variable, &b.get().variable], into);
+    }
     let inputs: Inputs<'_, 'py> = [operand(name, "x0", a)?, operand(name, "x1", b)?].into_iter().collect();
-    run(a.py(), op, &inputs, into)
+    run(a.py(), op.clone(), &inputs, into)
 }
 
 /// Copies a NumPy array beside an operator into an operand of the kind of `x`, to which no gradients flow. None if `o`
@@ -139,6 +146,9 @@ pub(super) fn operator<'py>(
     o: &Bound<'py, PyAny>,
     which: &Operator,
 ) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(v) = o.cast_exact::<PyFloat>() {
+        return with_number(x, which.row(RIGHT)?, (which.of_right)(v.value()), &[]);
+    }
     if is_operand(o) {
         return with_array(x, o, which.row(ARRAYS)?, &[]);
     }

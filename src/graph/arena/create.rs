@@ -25,7 +25,7 @@ pub(crate) struct NewFunction {
 
 impl Arena {
     /// A new tensor with a count of one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new_tensor(&mut self, shape: &Shape) -> Ix {
         let ix = self.tensors.take(|| TensorSlot {
             count: 0,
@@ -46,7 +46,7 @@ impl Arena {
     }
 
     /// A new variable on a tensor. Takes over the caller's count of the tensor, and has a count of one itself.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new_variable(&mut self, tensor: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
         let ix = self.variables.take(|| VariableSlot {
             generation: 0,
@@ -71,7 +71,7 @@ impl Arena {
     }
 
     /// A new function without inputs and outputs. Each output that is added holds it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new_function(&mut self, op: Op, new: NewFunction) -> Ix {
         let ix = self.functions.take(|| FunctionSlot {
             generation: 0,
@@ -110,24 +110,27 @@ impl Arena {
         ix
     }
 
-    /// Appends `v` to the inputs of a new function, which holds it.
+    /// Makes variables the inputs of a new function, which holds them.
     #[inline]
-    pub(crate) fn add_input(&mut self, f: Ix, v: Ix) {
-        self.variables[v].count += 1;
-        self.add_consumer(v, f);
-        self.functions[f].inputs.push(v);
+    pub(crate) fn add_inputs(&mut self, f: Ix, inputs: impl Iterator<Item = Ix>) {
+        for v in inputs {
+            self.variables[v].count += 1;
+            self.add_consumer(v, f);
+            self.functions[f].inputs.push(v);
+        }
     }
 
     /// Appends an output to a new function. Returns its tensor, and its variable with a count for the caller.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_output(&mut self, f: Ix, shape: &Shape, flags: u16) -> (Ix, Ix) {
         let tensor = self.new_tensor(shape);
-        self.tensors[tensor].count += 1; // one for the variable, one for the function
-        let v = self.new_variable(tensor, flags, f, self.functions[f].rank + 1);
-        let generation = self.variables[v].generation;
+        self.tensors[tensor].count = 2; // one for the variable, one for the function
         let slot = &mut self.functions[f];
         slot.count += 1;
-        slot.outputs.push(Output { variable: v, generation, tensor });
+        let rank = slot.rank + 1;
+        let v = self.new_variable(tensor, flags, f, rank);
+        let generation = self.variables[v].generation;
+        self.functions[f].outputs.push(Output { variable: v, generation, tensor });
         (tensor, v)
     }
 

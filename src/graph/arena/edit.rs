@@ -11,16 +11,22 @@ use crate::graph::arena::{Arena, Attached, Attachment, Garbage, Ix, NONE, Partne
 /// Changes to connections.
 impl Arena {
     /// Adds `function` to the consumers of `v`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_consumer(&mut self, v: Ix, function: Ix) {
         self.consumers_changed(v);
         let generation = self.functions[function].generation;
-        let Self { variables, functions, .. } = self;
-        let consumers = &mut variables[v].consumers;
+        let consumers = &mut self.variables[v].consumers;
         if consumers.len() == consumers.capacity() {
-            consumers.retain(|c| functions[c.function].generation == c.generation);
+            self.forget_freed_consumers(v);
         }
-        consumers.push(Consumer { function, generation });
+        self.variables[v].consumers.push(Consumer { function, generation });
+    }
+
+    /// Removes the functions that were freed from the consumers of `v`.
+    #[inline(never)]
+    fn forget_freed_consumers(&mut self, v: Ix) {
+        let Self { variables, functions, .. } = self;
+        variables[v].consumers.retain(|c| functions[c.function].generation == c.generation);
     }
 
     /// Removes one use by `function` from the consumers of `v`.

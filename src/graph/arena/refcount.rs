@@ -1,8 +1,29 @@
 //! Reference counts of nodes. Handles, functions and runs count. Frees a node with its last holder, without
 //! recursion.
 
+use smallvec::SmallVec;
+
+use crate::graph::arena::slots::FunctionSlot;
 use crate::graph::arena::{Arena, Garbage, Ix, NONE, Saved, flag};
 use crate::ops::Op;
+
+impl FunctionSlot {
+    /// True if one of the fields is set that [`FunctionSlot::drop_rare_fields`] resets.
+    #[inline]
+    fn has_rare_fields(&self) -> bool {
+        self.evictor.is_some() || self.manual.is_some() || self.all_inputs.is_some() || !self.tags.is_empty()
+    }
+
+    /// Resets the fields that few functions have. Afterwards `inputs` holds all inputs, also those that are not active.
+    #[cold]
+    fn drop_rare_fields(&mut self, garbage: &mut SmallVec<[Garbage; 2]>) {
+        (self.evictor, self.tags) = (None, Vec::new());
+        garbage.extend(self.manual.take().map(Garbage::ManualRun));
+        if let Some(all) = self.all_inputs.take() {
+            self.inputs = all.iter().map(|(v, _)| *v).collect();
+        }
+    }
+}
 
 impl Arena {
     /// Adds a count for a new handle on a variable.
@@ -12,6 +33,7 @@ impl Arena {
     }
 
     /// Records that one count of a variable belongs to a handle.
+    #[inline]
     pub(crate) fn count_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles += 1;
@@ -41,6 +63,7 @@ impl Arena {
     }
 
     /// Releases a handle, and frees the variable if it was the last holder.
+    #[inline]
     pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles -= 1;
@@ -54,6 +77,7 @@ impl Arena {
 
     /// Releases one count of a variable, and frees everything that thereby loses its last holder. Uses an explicit
     /// stack instead of recursion.
+    #[inline]
     pub(crate) fn release(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.count -= 1;
@@ -106,10 +130,11 @@ impl Arena {
         if slot.count > 0 {
             return;
         }
-        for storage in [&mut slot.data, &mut slot.grad] {
-            if let Some(storage) = storage.take() {
-                self.garbage.push(Garbage::Storage(storage));
-            }
+        if let Some(data) = slot.data.take() {
+            self.garbage.push(Garbage::Storage(data));
+        }
+        if let Some(grad) = slot.grad.take() {
+            self.garbage.push(Garbage::Storage(grad));
         }
         if let Some(state) = slot.gradient_state.take() {
             self.garbage.push(Garbage::Attachment(state));
@@ -133,14 +158,13 @@ impl Arena {
         slot.generation = generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
         slot.may_take_copy = false;
-        (slot.saved, slot.ran_eagerly, slot.evictor) = (Saved::New, false, None);
+        (slot.saved, slot.ran_eagerly) = (Saved::New, false);
         let planned = std::mem::take(&mut slot.planned);
-        slot.tags = Vec::new();
-        let (op, state, manual) = (slot.op.take(), slot.provenance.take_state(), slot.manual.take());
-        let (mut inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
-        if let Some(all) = slot.all_inputs.take() {
-            inputs = all.iter().map(|(v, _)| *v).collect();
+        if slot.has_rare_fields() {
+            slot.drop_rare_fields(&mut self.garbage);
         }
+        let (op, state) = (slot.op.take(), slot.provenance.take_state());
+        let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
         self.functions.free.push(f);
         // A static operation has no destructor, so it can be dropped here.
         if let Some(op @ Op::Shared(_)) = op {
@@ -149,16 +173,14 @@ impl Arena {
         if !state.is_empty() {
             self.garbage.push(Garbage::State(state));
         }
-        if let Some(manual) = manual {
-            self.garbage.push(Garbage::ManualRun(manual));
-        }
-        for output in outputs {
+        for output in &outputs {
             if planned {
                 self.outdate(output.tensor);
             }
             self.release_tensor(output.tensor);
         }
-        for input in inputs {
+        for input in &inputs {
+            let input = *input;
             self.consumers_changed(input);
             let slot = &mut self.variables[input];
             // The most recently built consumer is last. Other entries remain until the list is full.

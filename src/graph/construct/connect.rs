@@ -11,7 +11,8 @@ use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
 use crate::graph::handles::segment;
 use crate::graph::handles::variable::Variable;
-use crate::graph::settings::{context, modes};
+use crate::graph::settings::context;
+use crate::graph::settings::modes::{self, Modes};
 use crate::graph::step::forward::evaluate_into;
 use crate::graph::step::prepare::step;
 use crate::graph::step::{anomaly, cost, shapes};
@@ -41,31 +42,74 @@ pub fn apply(name: &str, inputs: &[&Variable], arguments: &[Value]) -> Result<Ou
 /// # Errors
 /// If the operation refuses the inputs, or would change in place a value that must not change. In dynamic mode also
 /// if it fails. A refused call changes nothing.
+#[allow(clippy::needless_pass_by_value)] // most callers make the operation for this call
 pub fn connect(op: Op, inputs: &[&Variable], into: &[Option<NdArray>]) -> Result<Outputs> {
-    connect_detached(op, inputs, into, None)
+    let mut outputs = Outputs::new();
+    connect_detached(&mut outputs, &op, inputs, into, None)?;
+    Ok(outputs)
 }
 
-/// Connects an operation to its inputs, see [`connect`]. In dynamic mode `detach` wraps the run if releasing a lock
-/// pays.
+/// Connects an operation to its inputs, see [`connect`], and adds the outputs to an empty list. In dynamic mode
+/// `detach` wraps the run if releasing a lock pays.
 ///
 /// # Errors
 /// As [`connect`].
 pub fn connect_detached(
-    op: Op,
+    outputs: &mut Outputs,
+    op: &Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
     detach: Option<Detach<'_>>,
-) -> Result<Outputs> {
+) -> Result<()> {
     headroom::check()?;
     let modes = modes::now();
+    if into.is_empty() && op.facts().is_plain && !modes.anomaly && modes.memory_budget.is_none() {
+        if !modes.auto_forward {
+            return arena::with(|a| build(outputs, a, &modes, op, inputs, &[], None));
+        }
+        if modes.grad && run_plain(outputs, op, inputs, &modes, detach)? {
+            return Ok(());
+        }
+    }
+    *outputs = connect_any(op, inputs, into, &modes, detach)?;
+    Ok(())
+}
+
+/// Builds and runs a plain function, whose inputs are in memory. Returns false, and builds nothing, if they are not.
+#[inline(never)]
+fn run_plain(
+    outputs: &mut Outputs,
+    op: &Op,
+    inputs: &[&Variable],
+    modes: &Modes,
+    detach: Option<Detach<'_>>,
+) -> Result<bool> {
+    let _guard = RunGuard::new();
+    let mut run = EagerRun::default();
+    if !arena::with(|a| run.build(outputs, a, modes, op, inputs))? {
+        return Ok(false);
+    }
+    callbacks::detached(detach, cost::work(op, run.touched), false, || run.forward(op))?;
+    Ok(true)
+}
+
+/// Connects any operation to its inputs, in any modes.
+#[inline(never)]
+fn connect_any(
+    op: &Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    modes: &Modes,
+    detach: Option<Detach<'_>>,
+) -> Result<Outputs> {
     if !modes.grad && modes.auto_forward {
         if modes.noting {
             // A function without a graph would be built again, with a graph.
             let changed = |i: &usize| op.facts().modifies(*i);
-            let check = |a: &arena::Arena, i: usize| aliasing::check_kept(a, &op, i, inputs[i].ix());
+            let check = |a: &arena::Arena, i: usize| aliasing::check_kept(a, op, i, inputs[i].ix());
             arena::with(|a| (0..inputs.len()).filter(changed).try_for_each(|i| check(a, i)))?;
         }
-        let outputs = connect_without_graph(&op, inputs, into, modes.anomaly)?;
+        let outputs = connect_without_graph(op, inputs, into, modes.anomaly)?;
         if modes.noting {
             segment::note_read(inputs.iter().copied());
             segment::note_made(&outputs);
@@ -77,35 +121,28 @@ pub fn connect_detached(
         true => {
             reserve::rematerialize_inputs(inputs)?;
             let x: SmallVec<[NdArray; 4]> = inputs.iter().map(|v| v.data()).collect();
-            Some(shapes::shapes_of(&op, &x, context::precision(modes::current_context()))?)
+            Some(shapes::shapes_of(op, &x, context::precision(modes::current_context()))?)
         }
         false => None,
     };
     let line = if modes.anomaly { anomaly::source_line() } else { None };
     if !modes.auto_forward {
         return arena::with(|a| {
-            let outputs = build(a, modes, op, inputs, into, shapes)?;
+            let mut outputs = Outputs::new();
+            build(&mut outputs, a, modes, op, inputs, into, shapes)?;
             note_line(a, &outputs, line);
             Ok(outputs)
         });
-    }
-    if into.is_empty() && op.facts().is_plain && !modes.anomaly && modes.memory_budget.is_none() {
-        let _guard = RunGuard::new();
-        let mut run = EagerRun::default();
-        let outputs = arena::with(|a| run.build(a, modes, &op, inputs))?;
-        if !outputs.is_empty() {
-            callbacks::detached(detach, cost::work(&op, run.touched), false, || run.forward(&op))?;
-            return Ok(outputs);
-        }
     }
     Variable::check_all_computed(op.name(), inputs)?;
     reserve::rematerialize_inputs(inputs)?;
     let reservation = modes
         .memory_budget
-        .map(|bytes| Reservation::make(bytes, &op, inputs, into, shapes.as_ref()))
+        .map(|bytes| Reservation::make(bytes, op, inputs, into, shapes.as_ref()))
         .transpose()?;
     let (outputs, mut step) = arena::with(|a| -> Result<_> {
-        let outputs = build(a, modes, op, inputs, into, shapes)?;
+        let mut outputs = Outputs::new();
+        build(&mut outputs, a, modes, op, inputs, into, shapes)?;
         note_line(a, &outputs, line);
         let step = outputs.first().map(|first| {
             let f = a.parent(first.ix());

@@ -13,7 +13,10 @@ use crate::graph::settings::context::{self, Precision};
 use crate::graph::settings::modes::Modes;
 use crate::graph::step::operand::ProvenancePtr;
 use crate::kernels::stop;
-use crate::ops::{Call, Memory, Op};
+use crate::ops::{Call, Loops, Memory, Op, Part};
+
+/// The most elements that one call of an elementwise loop computes here.
+const SMALL: usize = 1024;
 
 /// An eager function and the operands of its kernel. Only for functions that compute outputs from inputs, whose
 /// elements must be in memory in the type in which the kernel reads them. All others become a
@@ -30,6 +33,8 @@ pub(crate) struct EagerRun {
     keeps: Option<(usize, Arc<Storage>)>,
     /// True if the kernel computes in `f64`.
     double: bool,
+    /// True if the operation is one loop over few elements of arrays of one shape and one type, if it has loops.
+    is_small: bool,
     /// The number of elements it reads and writes.
     pub(crate) touched: usize,
 }
@@ -39,27 +44,28 @@ pub(crate) struct EagerRun {
 unsafe impl Send for EagerRun {}
 
 impl EagerRun {
-    /// Builds the function and allocates its outputs. Returns None, and builds nothing, if it must become a
-    /// [`ForwardStep`](crate::graph::step::forward::ForwardStep).
+    /// Builds the function, allocates its outputs and adds them to an empty list. Returns false, and builds nothing, if
+    /// it must become a [`ForwardStep`](crate::graph::step::forward::ForwardStep).
     pub(crate) fn build(
         &mut self,
+        outputs: &mut Outputs,
         a: &mut Arena,
-        modes: Modes,
+        modes: &Modes,
         op: &Op,
         inputs: &[&Variable],
-    ) -> Result<Outputs> {
+    ) -> Result<bool> {
         let compute = context::precision(modes.context);
         let dtype = compute.dtype();
         if dtype != compute.stored() {
-            return Ok(Outputs::new());
+            return Ok(false);
         }
         let cached_input = op.facts().cached_input;
         let mut fingerprints: SmallVec<[VersionedFingerprint; 3]> = SmallVec::new();
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
             let tensor = a.tensor(v.ix());
-            let Some(data) = a.existing_data(tensor) else { return Ok(Outputs::new()) };
-            let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(Outputs::new()) };
+            let Some(data) = a.existing_data(tensor) else { return Ok(false) };
+            let Some(ptr) = data.at(dtype, Access::Read) else { return Ok(false) };
             self.touched += data.len();
             if cached_input == Some(i) {
                 self.keeps = Some((i, data.clone()));
@@ -68,32 +74,40 @@ impl EagerRun {
             fingerprints.push(data.versioned_fingerprint());
             given.push(a.shape(tensor));
         }
-        let shapes = op.shapes(&given)?;
+        let made = op.shapes_by(&given, None);
         drop(given);
-        let mut data: SmallVec<[(Arc<Storage>, *mut u8); 1]> = SmallVec::new();
+        let Ok(shapes) = &made else { return made.map(|_| false) };
+        let mut data: SmallVec<[Arc<Storage>; 1]> = SmallVec::new();
+        let mut is_small = true;
         for (o, shape) in shapes.iter().enumerate() {
-            let dtype = op.output(o).unwrap_or(dtype);
-            let (storage, ptr) = Storage::to_write(shape.checked_size()?, dtype)?;
+            let own = op.output(o).unwrap_or(dtype);
+            let (storage, ptr) = Storage::to_write(shape.checked_size()?, own)?;
+            is_small &= own == dtype && (1..=SMALL).contains(&storage.len());
             self.touched += storage.len();
-            data.push((storage, ptr));
+            data.push(storage);
+            self.y.push((ptr, shape.clone()));
         }
-        let outputs = build_shaped(a, modes, op.clone(), inputs, &[], &shapes)?;
-        let Some(first) = outputs.first() else { return Ok(outputs) };
+        build_shaped(outputs, a, modes, op, inputs, &[], shapes)?;
+        let Some(first) = outputs.first() else { return Ok(false) };
         let f = a.parent(first.ix());
         let provenance = a.begin_eager(f);
-        let inputs = provenance.save_inputs(fingerprints.into_iter(), false);
-        provenance.stamp_outputs(inputs, 0, data.iter().map(|(y, _)| &**y));
+        let inputs = provenance.save_inputs(fingerprints.iter().copied(), false);
+        provenance.stamp_outputs(inputs, 0, data.iter().map(|y| &**y));
         self.provenance = Some(ProvenancePtr::to(provenance));
         self.double = compute == Precision::Double;
-        for ((output, (data, ptr)), shape) in outputs.iter().zip(data).zip(shapes) {
-            a.set_new_data(a.tensor(output.ix()), data);
-            self.y.push((ptr, shape));
+        is_small &= shapes.len() == 1 && self.x.len() <= 2;
+        self.is_small = is_small && self.x.iter().all(|(_, x)| x.is_same(&shapes[0]));
+        while let Some(storage) = data.pop() {
+            a.set_new_data(a.tensor(outputs[data.len()].ix()), storage);
         }
-        Ok(outputs)
+        Ok(true)
     }
 
     /// Runs the operation on the arrays and stores its state.
     pub(crate) fn forward(&mut self, op: &Op) -> Result<()> {
+        if let Some((loops, part)) = self.one_loop(op) {
+            return EagerKernel::Loop(loops, part).run();
+        }
         let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
         self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
@@ -103,7 +117,43 @@ impl EagerRun {
             input_cache: self.keeps.as_ref().map(|(i, x)| InputCache::new(x, self.x[*i].0)),
             ..Call::new(&x, &y, state, self.double)
         };
-        // SAFETY: the arrays were made for this operation, with the shapes it requires.
-        stop::guarded(|| unsafe { op.forward(call) })
+        stop::guarded(|| EagerKernel::Call(op, call).run())
+    }
+
+    /// The loop and the arrays of a small elementwise function. It saves no state and cannot be stopped.
+    #[inline]
+    fn one_loop(&self, op: &Op) -> Option<(Loops, Part)> {
+        if !self.is_small {
+            return None;
+        }
+        let ((a, _), (y, shape)) = (self.x.first()?, self.y.first()?);
+        let b = self.x.get(1).map_or(*a, |(b, _)| *b);
+        Some((op.loops(self.double)?, Part { x: [*a, b], y: *y, n: shape.size(), ..Part::NOTHING }))
+    }
+}
+
+/// The kernel of an eager function, with its arrays.
+#[allow(clippy::large_enum_variant)] // used at once
+enum EagerKernel<'a> {
+    /// A loop over arrays of one shape.
+    Loop(Loops, Part),
+    /// An operation, with arrays of the shapes that it requires.
+    Call(&'a Op, Call<'a>),
+}
+
+impl EagerKernel<'_> {
+    /// Runs the kernel.
+    #[inline(always)]
+    fn run(self) -> Result<()> {
+        // SAFETY: the arrays were made for this kernel, and the run guard keeps them allocated.
+        unsafe {
+            match self {
+                Self::Loop(loops, part) => {
+                    loops.forward(&part);
+                    Ok(())
+                }
+                Self::Call(op, call) => op.forward(call),
+            }
+        }
     }
 }

@@ -24,71 +24,75 @@ pub(crate) fn note_line(a: &mut Arena, outputs: &[Variable], line: Option<String
     }
 }
 
-/// Adds a function with its outputs to the graph. Computes the output shapes unless they are given.
+/// Adds a function to the graph, and its outputs to an empty list. Computes the output shapes unless they are given.
+#[inline]
 pub(crate) fn build(
+    outputs: &mut Outputs,
     a: &mut Arena,
-    modes: Modes,
-    op: Op,
+    modes: &Modes,
+    op: &Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
     shapes: Option<Shapes>,
-) -> Result<Outputs> {
+) -> Result<()> {
     if let Some(shapes) = shapes {
-        return build_shaped(a, modes, op, inputs, into, &shapes);
+        return build_given(outputs, a, modes, op, inputs, into, &shapes);
     }
     let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
     for v in inputs {
         x.push(a.shape(a.tensor(v.ix())));
     }
-    let shapes = op.shapes(&x)?;
+    // The shapes are read where the call has put them, because moving them takes time.
+    let made = op.shapes_by(&x, None);
     drop(x);
-    build_shaped(a, modes, op, inputs, into, &shapes)
+    let Ok(shapes) = &made else { return made.map(drop) };
+    build_shaped(outputs, a, modes, op, inputs, into, shapes)
 }
 
-/// Adds a function with outputs of these shapes to the graph.
-#[inline(always)]
-pub(crate) fn build_shaped(
+/// As [`build_shaped`], for functions whose shapes were computed outside of the lock.
+#[inline(never)]
+fn build_given(
+    outputs: &mut Outputs,
     a: &mut Arena,
-    modes: Modes,
-    op: Op,
+    modes: &Modes,
+    op: &Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
     shapes: &Shapes,
-) -> Result<Outputs> {
-    for (o, shape) in shapes.iter().enumerate() {
+) -> Result<()> {
+    build_shaped(outputs, a, modes, op, inputs, into, shapes)
+}
+
+/// Adds a function with outputs of these shapes to the graph, and the outputs to an empty list.
+#[inline(always)]
+pub(crate) fn build_shaped(
+    outputs: &mut Outputs,
+    a: &mut Arena,
+    modes: &Modes,
+    op: &Op,
+    inputs: &[&Variable],
+    into: &[Option<NdArray>],
+    shapes: &Shapes,
+) -> Result<()> {
+    for shape in shapes {
         shape.checked_size()?;
-        if let Some(Some(given)) = into.get(o)
-            && given.shape.size() != shape.size()
-        {
-            let expected = format!("an array of {} elements to write to", shape.size());
-            return Err(Error::shape(op.name(), expected, [&given.shape]));
-        }
     }
-    let grad = modes.grad;
-    let facts = op.facts();
-    let mut need_grad = false;
-    let (mut rank, mut rooted, mut inplace) = (0, false, false);
-    for (i, v) in inputs.iter().enumerate() {
-        let v = v.ix();
-        need_grad |= a.need_grad(v);
-        rank = rank.max(a.rank(v));
-        rooted |= a.rank(v) == 0 || a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
-        if facts.is_plain {
-            continue; // it shares no memory
-        }
-        let Some(alias) = facts.alias(i) else { continue };
-        inplace = true;
-        if alias.modifies && grad {
-            aliasing::check_kept(a, &op, i, v)?;
-        }
+    if !into.is_empty() {
+        check_given(op, into, shapes)?;
     }
-    need_grad &= grad;
-    let f = a.new_function(op, NewFunction { rank, need_grad, no_grad: !grad, context: modes.context });
+    let (grad, is_plain) = (modes.grad, op.facts().is_plain);
+    let (mut rank, mut need_grad) = (0, false);
     for v in inputs {
-        a.add_input(f, v.ix());
+        (rank, need_grad) = (rank.max(a.rank(v.ix())), need_grad | a.need_grad(v.ix()));
     }
+    // A plain function shares no memory.
+    let shared = if is_plain { SharedInputs::default() } else { shared_memory(a, op, inputs, grad)? };
+    need_grad &= grad;
+    let f =
+        a.new_function(op.clone(), NewFunction { rank, need_grad, no_grad: !grad, context: modes.context });
+    a.add_inputs(f, inputs.iter().map(|v| v.ix()));
     let mut flags = if modes.recompute { flag::RECOMPUTE } else { 0 };
-    if rooted && inplace {
+    if shared.with_kept {
         flags |= flag::PROHIBIT_CLEAR;
     }
     flags |= match (grad, need_grad) {
@@ -96,24 +100,78 @@ pub(crate) fn build_shaped(
         (true, true) => flag::NEED_GRAD_STATE,
         (true, false) => 0,
     };
-    let mut outputs = Outputs::new();
-    for (o, shape) in shapes.iter().enumerate() {
-        let (tensor, v) = a.add_output(f, shape, flags);
+    for shape in shapes {
+        let (_, v) = a.add_output(f, shape, flags);
         outputs.push(Variable::adopt(a, v));
-        if let Some(Some(given)) = into.get(o) {
-            given.storage.give_to_leaf(); // a leaf may already share it
-            a.set_data(tensor, Arc::clone(&given.storage));
+    }
+    if into.is_empty() && !shared.any {
+        return Ok(());
+    }
+    finish(a, f, outputs, into, shared)
+}
+
+/// Returns an error if an array to write to has another size than its output.
+#[cold]
+fn check_given(op: &Op, into: &[Option<NdArray>], shapes: &Shapes) -> Result<()> {
+    for (shape, given) in shapes.iter().zip(into) {
+        if let Some(given) = given
+            && given.shape.size() != shape.size()
+        {
+            let expected = format!("an array of {} elements to write to", shape.size());
+            return Err(Error::shape(op.name(), expected, [&given.shape]));
         }
     }
-    if !inplace {
-        return Ok(outputs);
+    Ok(())
+}
+
+/// The memory that a function will share with its inputs.
+#[derive(Clone, Copy, Default)]
+struct SharedInputs {
+    /// True if an output shares memory with an input.
+    any: bool,
+    /// True if moreover an input must not be cleared.
+    with_kept: bool,
+}
+
+/// The memory that an operation shares with these inputs. Returns an error if it would change one that must not change.
+#[inline(never)]
+fn shared_memory(a: &Arena, op: &Op, inputs: &[&Variable], grad: bool) -> Result<SharedInputs> {
+    let (facts, mut any, mut kept) = (op.facts(), false, false);
+    for (i, v) in inputs.iter().enumerate() {
+        let v = v.ix();
+        kept |= a.rank(v) == 0 || a.has_flag(v, flag::PERSISTENT | flag::PROHIBIT_CLEAR);
+        let Some(alias) = facts.alias(i) else { continue };
+        any = true;
+        if alias.modifies && grad {
+            aliasing::check_kept(a, op, i, v)?;
+        }
+    }
+    Ok(SharedInputs { any, with_kept: any && kept })
+}
+
+/// Gives the outputs of a new function the arrays to write to, and the memory that they share with inputs. If that is
+/// refused, drops the outputs.
+#[inline(never)]
+fn finish(
+    a: &mut Arena,
+    f: Ix,
+    outputs: &mut Outputs,
+    into: &[Option<NdArray>],
+    shared: SharedInputs,
+) -> Result<()> {
+    for (output, given) in outputs.iter().zip(into) {
+        if let Some(given) = given {
+            given.storage.give_to_leaf(); // a leaf may already share it
+            a.set_data(a.tensor(output.ix()), Arc::clone(&given.storage));
+        }
+    }
+    if !shared.any {
+        return Ok(());
     }
     aliasing::share_memory(a, f);
-    if let Err(error) = aliasing::verify(a, f) {
+    aliasing::verify(a, f).inspect_err(|_| {
         let ixs: SmallVec<[Ix; 2]> = outputs.iter().map(Variable::ix).collect();
-        std::mem::forget(outputs);
+        std::mem::forget(std::mem::take(outputs));
         ixs.into_iter().for_each(|v| a.drop_handle(v));
-        return Err(error);
-    }
-    Ok(outputs)
+    })
 }

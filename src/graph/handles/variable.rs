@@ -70,12 +70,14 @@ impl Variable {
     }
 
     /// A handle that takes over one count of `v`.
+    #[inline]
     pub(crate) fn adopt(a: &mut Arena, v: Ix) -> Self {
         a.count_handle(v);
         Self(v)
     }
 
     /// The slot of the variable.
+    #[inline]
     pub(crate) fn ix(&self) -> Ix {
         self.0
     }

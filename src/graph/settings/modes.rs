@@ -155,6 +155,7 @@ pub(crate) struct Modes {
 }
 
 /// The modes of this thread; modes without a scope have the value of the process.
+#[inline]
 pub(crate) fn now() -> Modes {
     let scoped = SCOPED.get();
     Modes {
@@ -221,6 +222,7 @@ impl Drop for Scope {
 }
 
 /// True if functions run eagerly, that is, as soon as they are built.
+#[inline]
 pub fn auto_forward() -> bool {
     SCOPED.get().auto_forward.unwrap_or_else(|| AUTO_FORWARD.load(Ordering::Relaxed))
 }
