@@ -96,7 +96,7 @@ impl GivenInputs {
     fn are_plain(&self, of: &dyn Fn(usize) -> InputFacts) -> bool {
         self.spec.inputs.iter().enumerate().all(|(i, input)| {
             let facts = of(i);
-            input.kind == Kind::float && facts.alias.is_none() && !facts.overwrites
+            matches!(input.kind, Kind::float | Kind::optional) && facts.alias.is_none() && !facts.overwrites
         })
     }
 
