@@ -2,12 +2,14 @@
 //! graph.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
 
 use super::arguments::{callable, flag, object, shown, some_flag};
 use super::classes::Variable;
 use super::error::foreign;
 use super::function::Function;
 use super::scopes;
+use crate::array::Shape;
 use crate::graph::settings::{self, Context};
 use crate::{Error, graph};
 
@@ -20,12 +22,50 @@ pub(super) fn use_parameter<'py>(
     #[pyo3(from_py_with = flag)] need_grad: bool,
     name: String,
 ) -> PyResult<Bound<'py, Variable>> {
+    used(py, &parameter.get().variable, need_grad, name)
+}
+
+/// As [`use_parameter`], for the parameter `name` of a scope. Returns None if the scope has no such parameter, or if
+/// its `need_grad` or its shape differ. `shape` may be None.
+#[pyfunction]
+pub(super) fn use_known_parameter<'py>(
+    py: Python<'py>,
+    scope: &Bound<'py, PyDict>,
+    name: &Bound<'py, PyString>,
+    shape: &Bound<'py, PyAny>,
+    need_grad: bool,
+    #[pyo3(from_py_with = flag)] as_need_grad: bool,
+) -> PyResult<Option<Bound<'py, Variable>>> {
+    let Some(known) = scope.get_item(name)? else { return Ok(None) };
+    let Ok(known) = known.cast_exact::<Variable>() else { return Ok(None) };
+    let known = &known.get().variable;
+    if known.need_grad() != need_grad || !(shape.is_none() || is_shape(shape, &known.shape())) {
+        return Ok(None);
+    }
+    used(py, known, as_need_grad, name.to_str()?.into()).map(Some)
+}
+
+/// True for a tuple of these lengths.
+fn is_shape(tuple: &Bound<'_, PyAny>, shape: &Shape) -> bool {
+    let Ok(tuple) = tuple.cast_exact::<PyTuple>() else { return false };
+    let is_length =
+        |(given, length): (Bound<'_, PyAny>, &usize)| given.extract().is_ok_and(|n: usize| n == *length);
+    tuple.len() == shape.len() && tuple.iter().zip(shape.iter()).all(is_length)
+}
+
+/// The variable that stands for a parameter in a graph.
+fn used<'py>(
+    py: Python<'py>,
+    parameter: &graph::Variable,
+    need_grad: bool,
+    name: String,
+) -> PyResult<Bound<'py, Variable>> {
     scopes::follow(py);
     let grad = settings::grad_enabled();
     if need_grad && !grad && settings::noting() {
-        graph::note_read([&parameter.get().variable.unlinked(Some(true))]);
+        graph::note_read([&parameter.unlinked(Some(true))]);
     }
-    let used = parameter.get().variable.unlinked(Some(need_grad && grad));
+    let used = parameter.unlinked(Some(need_grad && grad));
     used.set_name(Some(name));
     Variable::wrap(py, used)
 }

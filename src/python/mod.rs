@@ -87,6 +87,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     autodiff::register(m)?;
     boxes::register(m)?;
     hooks::register(m)?;
+    m.add_function(wrap_pyfunction!(links::use_known_parameter, m)?)?;
     m.add_function(wrap_pyfunction!(links::use_parameter, m)?)?;
     m.add_function(wrap_pyfunction!(parts::part, m)?)?;
     m.add_function(wrap_pyfunction!(parts::put, m)?)?;

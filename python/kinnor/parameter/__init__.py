@@ -220,9 +220,10 @@ def get_parameter_or_create(
     """
     wanted = need_grad if as_need_grad is None else as_need_grad
     # Fast path without the lock: the parameter exists and fits, as in nearly all calls.
-    known = tree.here().get(name) if type(name) is str else None
-    if type(known) is Variable and known.need_grad is need_grad and (shape is None or known.shape == shape):
-        return _core.use_parameter(known, wanted, name)
+    if type(name) is str and type(need_grad) is bool:
+        used = _core.use_known_parameter(tree.here(), name, shape, need_grad, wanted)
+        if used is not None:
+            return used
     op = "get_parameter_or_create"
     with tree.lock:
         scope, last = tree.find(op, name)

@@ -31,6 +31,7 @@ __all__ = [
     "full_path",
     "here",
     "lock",
+    "place",
     "register",
     "root",
     "split",
@@ -58,6 +59,8 @@ them. (A plain tuple is cheap to make in each call of a parametric function.)
 
 _place: ContextVar[_Place] = ContextVar("kinnor.parameter_scope", default=(root, None, None, None))
 """The innermost scope that this task has entered."""
+place = _place.get
+"""The place of this task, as a function without arguments."""
 
 
 def here() -> Scope:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .._core import CallError
 from .._suggest import question
-from ..parameter.tree import call_within, split
+from ..parameter.tree import call_within, place, split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["parametric_function_api"]
+__all__ = ["parametric", "parametric_function_api"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -58,41 +58,71 @@ def parametric_function_api(
 
     def decorate(function: F) -> F:
         """Decorates a function."""
-        signature = _with_name(function)
-        place = len(signature.parameters) - 1
-        scope = function.__name__ if scope_name is None else scope_name
-        names = split("parametric_function_api", scope)
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            """Calls the function in its parameter scope."""
-            if len(args) <= place:
-                name = kwargs.pop("name", None)
-            elif len(args) == place + 1 and "name" not in kwargs:
-                *args, name = args  # type: ignore[assignment]
-            else:
-                raise CallError(
-                    f"{function.__name__}: expected at most {place + 1} arguments, got {len(args) + len(kwargs)}"
-                )
-            if name is not None and not isinstance(name, str):
-                raise CallError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
-            path = names if name is None else split("parameter_scope", name) + names
-            try:
-                return call_within(path, function, args, kwargs)
-            except TypeError as error:
-                unknown = next((key for key in kwargs if key not in signature.parameters), None)
-                if unknown is None:
-                    raise
-                nearest = question(unknown, signature.parameters)
-                known = ", ".join(signature.parameters)
-                text = f"{function.__name__}: expected ({known}), got an argument '{unknown}'{nearest}"
-                raise CallError(text) from error
-
-        call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__doc__ = _document(function, scope, param_desc or ())
-        return cast("F", call)
+        return parametric(function, scope_name, param_desc or ())
 
     return decorate
+
+
+def parametric(
+    function: F,
+    scope_name: str | None,
+    param_desc: Sequence[ParameterDescription],
+    again: Callable[..., Any] | None = None,
+) -> F:
+    """Makes a function parametric, see `parametric_function_api`.
+
+    Args:
+        function: The function.
+        scope_name: Name of the scope; by default the name of the function.
+        param_desc: The parameters, for the docstring.
+        again: Function that a call tries first if its scope exists. It gets the scope, then the arguments of the
+            call. It returns the result, or None if a parameter is missing or it does not know the arguments. It must
+            call no code of the user and register nothing.
+    """
+    signature = _with_name(function)
+    last = len(signature.parameters) - 1
+    scope = function.__name__ if scope_name is None else scope_name
+    names = split("parametric_function_api", scope)
+    inner = names[0] if len(names) == 1 else ""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        """Calls the function in its parameter scope."""
+        if len(args) <= last:
+            name = kwargs.pop("name", None)
+        elif len(args) == last + 1 and "name" not in kwargs:
+            *args, name = args  # type: ignore[assignment]
+        else:
+            raise CallError(
+                f"{function.__name__}: expected at most {last + 1} arguments, got {len(args) + len(kwargs)}"
+            )
+        if name is not None and not isinstance(name, str):
+            raise CallError(f"{function.__name__}: expected `name` to be a str or None, got {name!r}")
+        if again is not None:
+            # A scope with a slash in its name is not found here.
+            known: Any = place()[0] if name is None else place()[0].get(name)
+            if type(known) is dict and type(known := known.get(inner)) is dict:
+                try:
+                    made = again(known, *args, **kwargs)
+                except TypeError:  # The call below raises it with the name of the function.
+                    made = None
+                if made is not None:
+                    return made
+        path = names if name is None else split("parameter_scope", name) + names
+        try:
+            return call_within(path, function, args, kwargs)
+        except TypeError as error:
+            unknown = next((key for key in kwargs if key not in signature.parameters), None)
+            if unknown is None:
+                raise
+            nearest = question(unknown, signature.parameters)
+            arguments = ", ".join(signature.parameters)
+            text = f"{function.__name__}: expected ({arguments}), got an argument '{unknown}'{nearest}"
+            raise CallError(text) from error
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__doc__ = _document(function, scope, param_desc)
+    return cast("F", call)
 
 
 def _with_name(function: Callable[..., Any]) -> inspect.Signature:

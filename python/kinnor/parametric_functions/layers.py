@@ -6,29 +6,23 @@ from math import prod, sqrt
 from typing import TYPE_CHECKING
 
 from .. import functions as F
+from .._core import Variable, use_known_parameter
 from ..initializer import ConstantInitializer, UniformInitializer
 from ..parameter import get_parameter_or_create
 from .arguments import applied, bias, check_input, index_of_axis, sizes, weight
-from .decorator import parametric_function_api
+from .decorator import parametric, parametric_function_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.random import RandomState
 
-    from .._core import Variable
     from ..initializer import Initializer
+    from ..parameter.tree import Scope
 
 __all__ = ["affine", "embed", "prelu"]
 
 
-@parametric_function_api(
-    "affine",
-    [
-        ("W", "Weight", "(inputs, *n_outmaps), inputs being the size of the axes from base_axis", True),
-        ("b", "Bias", "n_outmaps", True),
-    ],
-)
 def affine(
     inp: Variable,
     n_outmaps: int | Sequence[int],
@@ -79,6 +73,48 @@ def affine(
     w = weight((inputs, *outputs), w_init, (inputs, prod(outputs), (1, 1)), rng, fix_parameters, apply_w)
     b = bias(outputs, b_init, with_bias, fix_parameters, apply_b)
     return F.affine(inp, w, b, base_axis)
+
+
+def _affine_again(
+    scope: Scope,
+    inp: Variable,
+    n_outmaps: int | Sequence[int],
+    base_axis: int = 1,
+    w_init: Initializer | None = None,
+    b_init: Initializer | None = None,
+    fix_parameters: bool = False,
+    rng: RandomState | None = None,
+    with_bias: bool = True,
+    apply_w: Callable[[Variable], Variable] | None = None,
+    apply_b: Callable[[Variable], Variable] | None = None,
+) -> Variable | None:
+    """`affine` with the parameters of a scope, or None if they are missing or a function is applied to one."""
+    if type(inp) is not Variable or type(n_outmaps) is not int or apply_w is not None or apply_b is not None:
+        return None
+    shape = inp.shape
+    if type(base_axis) is not int or not 0 <= base_axis < len(shape):
+        return None
+    inputs = shape[-1] if base_axis == len(shape) - 1 else prod(shape[base_axis:])
+    w = use_known_parameter(scope, "W", (inputs, n_outmaps), True, not fix_parameters)
+    if w is None:
+        return None
+    if not with_bias:
+        return F.affine(inp, w, None, base_axis)
+    b = use_known_parameter(scope, "b", (n_outmaps,), True, not fix_parameters)
+    if b is None:
+        return None
+    return F.affine(inp, w, b) if base_axis == 1 else F.affine(inp, w, b, base_axis)
+
+
+affine = parametric(
+    affine,
+    "affine",
+    [
+        ("W", "Weight", "(inputs, *n_outmaps), inputs being the size of the axes from base_axis", True),
+        ("b", "Bias", "n_outmaps", True),
+    ],
+    _affine_again,
+)
 
 
 @parametric_function_api("embed", [("W", "Vectors", "(n_inputs, n_features)", True)])
