@@ -4,6 +4,8 @@ mod bfloat16;
 mod blocks;
 mod chunk;
 mod fallback;
+mod few_columns;
+mod inner_products;
 mod operand;
 mod pack;
 mod packed_cache;
@@ -14,13 +16,13 @@ mod precision;
 mod product;
 mod split;
 mod tile;
-mod vector;
 
 pub(super) use operand::MatrixOperand;
 pub use operand::Strided;
 pub(super) use pack::ColumnsToPack;
 pub(super) use panels::{ONCE, PanelProduct, Panels, Table};
 pub use precision::{MatmulPrecision, matmul_precision, set_matmul_precision};
+use product::ignores_packed;
 pub use product::multiply;
 pub(super) use split::EvenSplit;
 pub(super) use tile::{Kernels, kernels, kernels_of_pairs};
@@ -143,13 +145,22 @@ impl<'a, T: Float> Matrix<'a, T> {
         }
     }
 
-    /// The matrix packed as the right matrix of products with `m` rows, if the packed form is cached.
-    fn packed(&self, m: usize) -> Option<Lent<'a, T>> {
-        let MatrixLayout { rows, cols, row_stride, col_stride } = self.layout;
+    /// The matrix as an operand of a product, if its numbers are given exactly.
+    fn operand(&self) -> Option<MatrixOperand<T>> {
         let Values::Exact(data) = self.data else { return None };
-        let b = MatrixOperand { p: data.as_ptr(), row: row_stride as isize, col: col_stride as isize };
+        let MatrixLayout { row_stride, col_stride, .. } = self.layout;
+        Some(MatrixOperand { p: data.as_ptr(), row: row_stride as isize, col: col_stride as isize })
+    }
+
+    /// The matrix packed as the right matrix of products with `a`, if the packed form is cached.
+    fn packed(&self, a: &Self) -> Option<Lent<'a, T>> {
+        let (input_cache, b) = (self.input_cache?, self.operand()?);
+        let shape = (a.layout.rows, self.layout.cols, self.layout.rows);
+        if a.operand().is_some_and(|a| ignores_packed(shape, a, b)) {
+            return None;
+        }
         // SAFETY: `MatrixLayout::new` checked that every element is within the slice.
-        unsafe { packed_cache::packed((m, cols, rows), b, self.input_cache?) }
+        unsafe { packed_cache::packed(shape, b, input_cache) }
     }
 }
 
@@ -195,7 +206,7 @@ pub fn gemm_then<T: Float>(
     b: Matrix<'_, T>,
     epilogue: Epilogue<'_, T>,
 ) {
-    let lent = if c.layout.col_stride == 1 { b.packed(c.layout.rows) } else { None };
+    let lent = if c.layout.col_stride == 1 { b.packed(&a) } else { None };
     product(c, a, b, lent.as_ref().map(place), epilogue);
 }
 
@@ -330,7 +341,7 @@ pub fn gemm_each<'a, T: Float>(
     let first = factors(0);
     let terms = first.0.layout.cols;
     let is_tiny = size * terms <= TINY && terms <= TINY / 4;
-    let lent = if transposed || is_tiny { None } else { first.1.packed(rows) };
+    let lent = if transposed || is_tiny { None } else { first.1.packed(&first.0) };
     let packed = lent.as_ref().map(place);
     let each = |i: usize| {
         // SAFETY: each product has its own part of the results.

@@ -5,13 +5,14 @@
 
 use super::fallback::one_by_one;
 use super::operand::{BlockedProduct, MatrixOperand, Strided};
-use super::vector;
+use super::tile::kernels;
+use super::{few_columns, inner_products};
 use crate::kernels::Float;
-use crate::kernels::epilogue::Epilogue;
+use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::threads::Shared;
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms. `packed` is the optional packed form of
-/// `b`, see `kept`.
+/// `b`, see [`super::packed_cache`].
 ///
 /// # Safety
 /// Every element of the matrices must be readable. Elements of `c` must be writable, have distinct addresses, and
@@ -31,13 +32,9 @@ pub unsafe fn multiply<T: Float>(
     assert!(epilogue.column_bias.is_none_or(|bias| bias.len() >= n), "a bias of too few columns");
     let operand = |s: Strided<T>| MatrixOperand { p: s.p.cast_const(), row: s.row, col: s.col };
     let (a, b) = (operand(a), operand(b));
-    if n == 1 && a.col == 1 && b.row == 1 {
-        // SAFETY: guaranteed by the caller.
-        return unsafe { single_column((m, k), a, b.p, (c.p, c.row), epilogue) };
-    }
-    if m == 1 && a.col == 1 && b.row == 1 {
-        // SAFETY: as above, for the transpose of a single column.
-        return unsafe { single_column((n, k), b.transposed(), a.p, (c.p, c.col), epilogue.transposed()) };
+    // SAFETY: guaranteed by the caller.
+    if unsafe { few_columns_or_rows((m, n, k), a, b, packed.is_some(), c, epilogue) } {
+        return;
     }
     // A column-major result is the transpose of a row-major one, and a single column is both.
     let product = if c.col == 1 || n == 1 {
@@ -62,23 +59,103 @@ pub unsafe fn multiply<T: Float>(
     unsafe { product.run() };
 }
 
-/// Computes a result of one column, with `m` elements `step` apart.
-unsafe fn single_column<T: Float>(
-    size: (usize, usize),
+/// A product, or the transposed one, whichever has more rows than columns.
+struct TallProduct<T> {
+    /// True if this is the transposed product.
+    is_transposed: bool,
+    /// The number of rows.
+    m: usize,
+    /// The number of columns.
+    n: usize,
+    /// The left matrix.
     a: MatrixOperand<T>,
-    b: *const T,
-    (c, step): (*mut T, isize),
-    epilogue: Epilogue<'_, T>,
-) {
-    let c = Shared::new(c);
-    // SAFETY: the caller of `multiply` guarantees the matrices, and each result is written once.
-    unsafe {
-        vector::by_rows(size, a, b, |i, sum| {
-            let c = c.get().offset(i as isize * step);
-            *c = epilogue.of(sum, *c, i, 0);
-        });
-        epilogue.tail.finish(c.get(), step as usize, size.0, 1);
+    /// The right matrix.
+    b: MatrixOperand<T>,
+}
+
+impl<T: Float> TallProduct<T> {
+    /// The product of these matrices, with `m` rows and `n` columns, or the transposed one.
+    fn new((m, n): (usize, usize), a: MatrixOperand<T>, b: MatrixOperand<T>) -> Self {
+        if m < n {
+            Self { is_transposed: true, m: n, n: m, a: b.transposed(), b: a.transposed() }
+        } else {
+            Self { is_transposed: false, m, n, a, b }
+        }
     }
+
+    /// True if inner products compute `k` terms faster than tiles.
+    fn has_inner_products(&self, k: usize) -> bool {
+        let wide = if self.is_transposed { 1 } else { kernels::<T>().width };
+        let shape = (self.m, self.n, k);
+        self.a.col == 1 && inner_products::pays::<T>(shape, wide, self.is_transposed, self.b.row != 1)
+    }
+}
+
+/// True if a product of `m` x `n` sums of `k` terms does not read the right matrix in packed form, even if there is one.
+pub(super) fn ignores_packed<T: Float>(
+    (m, n, k): (usize, usize, usize),
+    a: MatrixOperand<T>,
+    b: MatrixOperand<T>,
+) -> bool {
+    TallProduct::new((m, n), a, b).has_inner_products(k)
+}
+
+/// Computes a result with few columns or few rows, if there is a faster way than by tiles. Returns false if not.
+///
+/// # Safety
+/// As [`multiply`].
+unsafe fn few_columns_or_rows<T: Float>(
+    (m, n, k): (usize, usize, usize),
+    a: MatrixOperand<T>,
+    b: MatrixOperand<T>,
+    is_packed: bool,
+    c: Strided<T>,
+    epilogue: Epilogue<'_, T>,
+) -> bool {
+    let tall = TallProduct::new((m, n), a, b);
+    let (few_rows, shape) = (tall.is_transposed, (tall.m, tall.n, k));
+    let first = Shared::new(c.p);
+    let Epilogue { accumulate, row_bias, column_bias, tail } = epilogue;
+    let is_plain =
+        !accumulate && row_bias.is_none() && column_bias.is_none() && tail.activation == Activation::Identity;
+    let put = |i: usize, j: usize, sum| {
+        let (i, j) = if few_rows { (j, i) } else { (i, j) };
+        // SAFETY: the caller of `multiply` guarantees the matrices, and each result is written once.
+        unsafe {
+            let c = first.get().offset(i as isize * c.row + j as isize * c.col);
+            *c = if is_plain { sum } else { epilogue.of(sum, *c, i, j) };
+        }
+    };
+    let rows_are_contiguous = c.col == 1 || n == 1;
+    if !rows_are_contiguous && c.row != 1 && m > 1 {
+        return false;
+    }
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        if tall.has_inner_products(k) {
+            if !inner_products::by_rows(shape, tall.a, tall.b, put) {
+                return false;
+            }
+        } else if tall.a.row == 1 && !is_packed && few_columns::pays(shape) {
+            let step = if few_rows { c.col } else { c.row };
+            few_columns::by_columns(shape, tall.a, tall.b, |i, j, sums: &[T]| {
+                if is_plain && step == 1 {
+                    let c = first.get().wrapping_offset(j as isize * c.row).wrapping_add(i);
+                    std::ptr::copy_nonoverlapping(sums.as_ptr(), c, sums.len());
+                } else {
+                    sums.iter().enumerate().for_each(|(l, sum)| put(i + l, j, *sum));
+                }
+            });
+        } else {
+            return false;
+        }
+        if rows_are_contiguous {
+            epilogue.tail.finish(c.p, c.row as usize, m, n);
+        } else {
+            epilogue.tail.finish(c.p, c.col as usize, n, m);
+        }
+    }
+    true
 }
 
 #[cfg(test)]
