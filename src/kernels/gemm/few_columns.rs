@@ -6,9 +6,9 @@ use std::ops::Range;
 use super::operand::MatrixOperand;
 use super::packing::plain_depth;
 use super::split::EvenSplit;
+use crate::kernels::Float;
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::{Shared, num_threads, ranges};
-use crate::kernels::{Float, Movable};
 
 /// The most columns of the right matrix.
 const COLUMNS: usize = 4;

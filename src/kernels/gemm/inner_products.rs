@@ -212,9 +212,10 @@ unsafe fn terms_from<V: Vector, const R: usize, const C: usize, const U: usize, 
     a: [*const V::T; R],
     b: [*const V::T; C],
 ) -> [[[V; C]; R]; U] {
-    let (mut sums, mut p, end) = ([[[V::zero(); C]; R]; U], terms.start, terms.end);
+    let (mut p, end) = (terms.start, terms.end);
     // SAFETY: the caller guarantees the instruction set, and masks keep within the terms.
     unsafe {
+        let mut sums = [[[V::zero(); C]; R]; U];
         while p + U * V::WIDTH <= end {
             add_terms(&mut sums, |u, q| V::load(q.add(p + u * V::WIDTH)), a, b);
             p += L;
@@ -226,8 +227,8 @@ unsafe fn terms_from<V: Vector, const R: usize, const C: usize, const U: usize, 
             };
             add_terms(&mut sums, load, a, b);
         }
+        sums
     }
-    sums
 }
 
 /// Adds `U` registers of terms to each sum of a tile.
