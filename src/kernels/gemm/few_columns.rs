@@ -16,6 +16,8 @@ const COLUMNS: usize = 4;
 const TERMS: usize = 32;
 /// The fewest rows: half of a register.
 const ROWS: usize = 8;
+/// The fewest rows if tiles would have no empty lanes, because the columns of the result are contiguous.
+const LONG: usize = 256;
 /// Rows of the result in a block, whose sums stay in the L1 cache.
 const BLOCK: usize = 512;
 /// Rows of the result that fill a cache line.
@@ -23,9 +25,10 @@ const LINE: usize = 16;
 /// The number of multiplications in a chunk.
 const GRAIN: usize = 100_000;
 
-/// True if [`by_columns`] is the fastest way to compute `m` x `n` sums of `k` terms.
-pub(super) fn pays((m, n, k): (usize, usize, usize)) -> bool {
-    n <= COLUMNS && m >= ROWS && k >= TERMS
+/// True if [`by_columns`] is the fastest way to compute `m` x `n` sums of `k` terms. `is_full` is true if tiles would
+/// have no empty lanes.
+pub(super) fn pays((m, n, k): (usize, usize, usize), is_full: bool) -> bool {
+    n <= COLUMNS && k >= TERMS && m >= if is_full { LONG } else { ROWS }
 }
 
 /// Calls `put(i, j, sums)` with rows from `i` on of column `j` of the product, until all are complete. Columns of `a`

@@ -109,23 +109,30 @@ impl<T: Float, F: Fn(usize, usize, T)> Work<T> for InnerProducts<'_, T, F> {
         // SAFETY: guaranteed by the caller.
         unsafe {
             // The sums of a tile fill half of the registers.
-            if size_of::<V>() == 64 { self.tiles::<V, 4, 4>() } else { self.tiles::<V, 2, 4>() }
+            if size_of::<V>() == 64 { self.tiles::<V, 4, 4, 16>() } else { self.tiles::<V, 2, 4, 8>() }
         }
     }
 }
 
 impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
-    /// Computes all rows in tiles of `R` rows and `C` columns.
+    /// Computes all rows in tiles of `R` rows and `C` columns. Short rows of a single column are computed `S` at a time.
     #[inline(always)]
-    unsafe fn tiles<V: Vector<T = T>, const R: usize, const C: usize>(&self) {
+    unsafe fn tiles<V: Vector<T = T>, const R: usize, const C: usize, const S: usize>(&self) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             let mut sums = Sums { sums: [V::zero(); 16], places: [(0, 0); 16], count: 0, put: self.put };
-            let whole = self.rows.len() / R * R;
-            for i in (0..whole).step_by(R) {
-                self.tiles_of_rows::<V, R, C>(self.rows.start + i, &mut sums);
+            let mut i = self.rows.start;
+            if self.n == 1 && self.k <= FEW {
+                while i + S <= self.rows.end {
+                    self.tile::<V, S, 1, 1, LANES>(i, 0, &mut sums);
+                    i += S;
+                }
             }
-            for i in self.rows.start + whole..self.rows.end {
+            while i + R <= self.rows.end {
+                self.tiles_of_rows::<V, R, C>(i, &mut sums);
+                i += R;
+            }
+            for i in i..self.rows.end {
                 self.tiles_of_rows::<V, 1, C>(i, &mut sums);
             }
             sums.finish();

@@ -91,7 +91,8 @@ impl<T: Float> TallProduct<T> {
     }
 }
 
-/// True if a product of `m` x `n` sums of `k` terms does not read the right matrix in packed form, even if there is one.
+/// True if a product of `m` x `n` sums of `k` terms does not read the right matrix in packed form, even if there is
+/// one.
 pub(super) fn ignores_packed<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: MatrixOperand<T>,
@@ -114,6 +115,10 @@ unsafe fn few_columns_or_rows<T: Float>(
 ) -> bool {
     let tall = TallProduct::new((m, n), a, b);
     let (few_rows, shape) = (tall.is_transposed, (tall.m, tall.n, k));
+    let is_inner = tall.has_inner_products(k);
+    if !is_inner && (tall.a.row != 1 || is_packed || !few_columns::pays(shape, few_rows)) {
+        return false;
+    }
     let first = Shared::new(c.p);
     let Epilogue { accumulate, row_bias, column_bias, tail } = epilogue;
     let is_plain =
@@ -132,22 +137,20 @@ unsafe fn few_columns_or_rows<T: Float>(
     }
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if tall.has_inner_products(k) {
+        if is_inner {
             if !inner_products::by_rows(shape, tall.a, tall.b, put) {
                 return false;
             }
-        } else if tall.a.row == 1 && !is_packed && few_columns::pays(shape) {
-            let step = if few_rows { c.col } else { c.row };
+        } else {
+            let (step, next) = if few_rows { (c.col, c.row) } else { (c.row, c.col) };
             few_columns::by_columns(shape, tall.a, tall.b, |i, j, sums: &[T]| {
                 if is_plain && step == 1 {
-                    let c = first.get().wrapping_offset(j as isize * c.row).wrapping_add(i);
+                    let c = first.get().wrapping_offset(j as isize * next).wrapping_add(i);
                     std::ptr::copy_nonoverlapping(sums.as_ptr(), c, sums.len());
                 } else {
                     sums.iter().enumerate().for_each(|(l, sum)| put(i + l, j, *sum));
                 }
             });
-        } else {
-            return false;
         }
         if rows_are_contiguous {
             epilogue.tail.finish(c.p, c.row as usize, m, n);
