@@ -115,7 +115,8 @@ impl<T: Float, F: Fn(usize, usize, T)> Work<T> for InnerProducts<'_, T, F> {
 }
 
 impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
-    /// Computes all rows in tiles of `R` rows and `C` columns. Short rows of a single column are computed `S` at a time.
+    /// Computes all rows in tiles of `R` rows and `C` columns. Short rows of a single column are computed `S` at a
+    /// time.
     #[inline(always)]
     unsafe fn tiles<V: Vector<T = T>, const R: usize, const C: usize, const S: usize>(&self) {
         // SAFETY: guaranteed by the caller.
