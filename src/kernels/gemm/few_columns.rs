@@ -54,7 +54,7 @@ pub(super) unsafe fn by_columns<T: Float>(
 /// The sums of a block, aligned to cache lines. The gap keeps columns from the same sets of the L1 cache.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct BlockSums<T>([T; BLOCK + LINE]);
+struct ColumnSums<T>([T; BLOCK + LINE]);
 
 /// Some rows of a product.
 struct FewColumns<'a, T, F> {
@@ -100,7 +100,7 @@ impl<T: Float, F: Fn(usize, usize, &[T])> FewColumns<'_, T, F> {
     #[inline(always)]
     unsafe fn block<V: Vector<T = T>, const N: usize, const P: usize>(&self, rows: Range<usize>) {
         let (depth, len) = (plain_depth(self.k), rows.len().next_multiple_of(LINE));
-        let mut sums = [BlockSums([T::ZERO; BLOCK + LINE]); N];
+        let mut sums = [ColumnSums([T::ZERO; BLOCK + LINE]); N];
         let mut totals = None;
         for start in (0..self.k).step_by(depth) {
             let end = self.k.min(start + depth);
@@ -118,7 +118,7 @@ impl<T: Float, F: Fn(usize, usize, &[T])> FewColumns<'_, T, F> {
                 }
             }
             if depth < self.k {
-                let totals = totals.get_or_insert([BlockSums([-T::ZERO; BLOCK + LINE]); N]);
+                let totals = totals.get_or_insert([ColumnSums([-T::ZERO; BLOCK + LINE]); N]);
                 for (totals, sums) in totals.iter_mut().zip(&sums) {
                     totals.0[..len].iter_mut().zip(&sums.0).for_each(|(total, sum)| *total = *total + *sum);
                 }
@@ -133,7 +133,7 @@ impl<T: Float, F: Fn(usize, usize, &[T])> FewColumns<'_, T, F> {
     #[inline(always)]
     unsafe fn add_columns<V: Vector<T = T>, const N: usize, const P: usize>(
         &self,
-        sums: &mut [BlockSums<T>; N],
+        sums: &mut [ColumnSums<T>; N],
         rows: &Range<usize>,
         p: usize,
     ) {
@@ -158,7 +158,7 @@ impl<T: Float, F: Fn(usize, usize, &[T])> FewColumns<'_, T, F> {
 /// Adds `P` terms to the sums of a register of rows, from row `i` of the block on.
 #[inline(always)]
 unsafe fn add_terms<V: Vector, const N: usize, const P: usize>(
-    sums: &mut [BlockSums<V::T>; N],
+    sums: &mut [ColumnSums<V::T>; N],
     i: usize,
     factors: &[[V; P]; N],
     a: [V; P],

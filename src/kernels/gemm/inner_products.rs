@@ -121,7 +121,8 @@ impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
     unsafe fn tiles<V: Vector<T = T>, const R: usize, const C: usize, const S: usize>(&self) {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            let mut sums = Sums { sums: [V::zero(); 16], places: [(0, 0); 16], count: 0, put: self.put };
+            let mut sums =
+                UnfoldedSums { sums: [V::zero(); 16], places: [(0, 0); 16], count: 0, put: self.put };
             let mut i = self.rows.start;
             if self.n == 1 && self.k <= FEW {
                 while i + S <= self.rows.end {
@@ -145,7 +146,7 @@ impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
     unsafe fn tiles_of_rows<V: Vector<T = T>, const R: usize, const C: usize>(
         &self,
         i: usize,
-        sums: &mut Sums<'_, V, F>,
+        sums: &mut UnfoldedSums<'_, V, F>,
     ) {
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -173,7 +174,7 @@ impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
         &self,
         i: usize,
         j: usize,
-        sums: &mut Sums<'_, V, F>,
+        sums: &mut UnfoldedSums<'_, V, F>,
     ) {
         let a: [*const T; R] = std::array::from_fn(|r| self.a.at(i + r, 0));
         let b: [*const T; C] = std::array::from_fn(|c| self.b.at(0, j + c));
@@ -308,7 +309,7 @@ unsafe fn lanes_added_up<V: Vector>(mut sums: [V; 16]) -> [V::T; 16] {
 
 /// Registers whose lanes remain to be added up: as many as a register has lanes, since a transposition then adds up
 /// all of them.
-struct Sums<'a, V, F> {
+struct UnfoldedSums<'a, V, F> {
     /// The registers.
     sums: [V; 16],
     /// The row and column of each.
@@ -319,7 +320,7 @@ struct Sums<'a, V, F> {
     put: &'a F,
 }
 
-impl<V: Vector, F: Fn(usize, usize, V::T)> Sums<'_, V, F> {
+impl<V: Vector, F: Fn(usize, usize, V::T)> UnfoldedSums<'_, V, F> {
     /// Adds a register.
     #[inline(always)]
     unsafe fn push(&mut self, sum: V, place: (usize, usize)) {
