@@ -248,13 +248,13 @@ unsafe fn add_terms<V: Vector, const R: usize, const C: usize, const U: usize>(
     a: [*const V::T; R],
     b: [*const V::T; C],
 ) {
-    for u in 0..U {
-        let b: [V; C] = std::array::from_fn(|c| load(u, b[c]));
-        for r in 0..R {
-            let a = load(u, a[r]);
-            for c in 0..C {
+    for (u, sums) in sums.iter_mut().enumerate() {
+        let b = b.map(|b| load(u, b));
+        for (a, sums) in a.into_iter().zip(sums) {
+            let a = load(u, a);
+            for (b, sum) in b.into_iter().zip(sums) {
                 // SAFETY: the caller guarantees the instruction set.
-                sums[u][r][c] = unsafe { a.mul_add(b[c], sums[u][r][c]) };
+                *sum = unsafe { a.mul_add(b, *sum) };
             }
         }
     }
@@ -267,13 +267,10 @@ unsafe fn halved<V: Vector, const R: usize, const C: usize, const U: usize>(
 ) -> [[V; C]; R] {
     let mut half = U / 2;
     while half > 0 {
-        for l in 0..half {
-            for r in 0..R {
-                for c in 0..C {
-                    // SAFETY: the caller guarantees the instruction set.
-                    sums[l][r][c] = unsafe { sums[l][r][c].add(sums[l + half][r][c]) };
-                }
-            }
+        let (first, second) = sums.split_at_mut(half);
+        for (first, second) in first.iter_mut().flatten().flatten().zip(second.iter().flatten().flatten()) {
+            // SAFETY: the caller guarantees the instruction set.
+            *first = unsafe { first.add(*second) };
         }
         half /= 2;
     }
