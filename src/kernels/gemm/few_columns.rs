@@ -105,7 +105,9 @@ impl<T: Float, F: Fn(usize, usize, &[T])> FewColumns<'_, T, F> {
         for start in (0..self.k).step_by(depth) {
             let end = self.k.min(start + depth);
             if start > 0 {
-                sums.iter_mut().for_each(|sums| sums.0[..len].fill(T::ZERO));
+                for sums in &mut sums {
+                    sums.0[..len].fill(T::ZERO);
+                }
             }
             let whole = (end - start) / P * P;
             // SAFETY: guaranteed by the caller.
