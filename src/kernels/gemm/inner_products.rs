@@ -263,18 +263,20 @@ unsafe fn add_terms<V: Vector, const R: usize, const C: usize, const U: usize>(
 /// Adds up the registers of each element: the second half to the first, and so on.
 #[inline(always)]
 unsafe fn halved<V: Vector, const R: usize, const C: usize, const U: usize>(
-    mut sums: [[[V; C]; R]; U],
+    sums: [[[V; C]; R]; U],
 ) -> [[V; C]; R] {
-    let mut half = U / 2;
-    while half > 0 {
-        let (first, second) = sums.split_at_mut(half);
-        for (first, second) in first.iter_mut().flatten().flatten().zip(second.iter().flatten().flatten()) {
-            // SAFETY: the caller guarantees the instruction set.
-            *first = unsafe { first.add(*second) };
+    let element = |r: usize, c: usize| {
+        let (mut sums, mut half) = (sums.map(|sums| sums[r][c]), U / 2);
+        while half > 0 {
+            for l in 0..half {
+                // SAFETY: the caller guarantees the instruction set.
+                sums[l] = unsafe { sums[l].add(sums[l + half]) };
+            }
+            half /= 2;
         }
-        half /= 2;
-    }
-    sums[0]
+        sums[0]
+    };
+    std::array::from_fn(|r| std::array::from_fn(|c| element(r, c)))
 }
 
 /// Adds the second half of each group of `2 D` lanes to the first, and joins two registers with what is left.
