@@ -14,6 +14,7 @@ mod isa;
 mod modulated;
 mod pairs;
 mod pointwise;
+mod scattered_taps;
 mod select;
 mod stride_equals_kernel;
 mod weight;
@@ -154,6 +155,10 @@ fn spread_gradient<T: Float>(
         }
         Method::StrideEqualsKernel => {
             StrideEqualsKernel::new(g).input_gradient(gy, w, gx, epilogue);
+            return Ok(());
+        }
+        Method::ScatteredTaps => {
+            scattered_taps::input_gradient(g, gy, w, gx, epilogue);
             return Ok(());
         }
         Method::Winograd => {

@@ -51,6 +51,8 @@ pub(super) enum Method {
     Pointwise,
     /// One product for all taps, for kernels as large as their stride.
     StrideEqualsKernel,
+    /// One product for all taps, whose results are added to the elements that the taps read.
+    ScatteredTaps,
     /// Winograd's F(4, 3).
     Winograd,
     /// Sums over the taps of each channel, channels first.
@@ -114,6 +116,11 @@ const LARGE_WEIGHT: usize = 1 << 15;
 /// The fewest elements of a weight if each of several images is one pixel, which needs no copies.
 const LEAST_WEIGHT_OF_PIXELS: usize = 1 << 8;
 
+/// The cost of adding the result of a tap to an element, in terms of a product.
+const ADDITION: usize = 24;
+/// Results of taps are added if they cost less than this share of sums for each element of the input.
+const SCATTERED: (usize, usize) = (5, 6);
+
 /// The columns of a narrow tile of a product.
 const LANES: usize = 16;
 /// The rows of a tile of a product.
@@ -153,6 +160,9 @@ pub(super) fn select<T: Float>(g: &Geometry, of: Pass, has_bias: bool, values_fi
     if of == Pass::InputGradient && has_stride_of_kernel(g) {
         return Method::StrideEqualsKernel;
     }
+    if of == Pass::InputGradient && !by_winograd && takes_scattered_taps(g) {
+        return Method::ScatteredTaps;
+    }
     let has_parts = || of != Pass::WeightGradient || winograd_parts(g).is_some();
     if by_winograd && values_fit && has_parts() {
         return Method::Winograd;
@@ -174,7 +184,7 @@ pub(super) fn takes_pairs<T: Float>(g: &Geometry, of: Pass, has_bias: bool, by_t
     };
     let is_narrow = g.channels.min(g.maps) / g.group < WINOGRAD_CHANNELS_OF_PAIRS;
     let fits = match select::<T>(g, of, has_bias, true) {
-        Method::ImplicitGemm => true,
+        Method::ImplicitGemm | Method::ScatteredTaps => true,
         Method::Winograd => {
             (by_tiles || of == Pass::WeightGradient || is_narrow) && algorithm() == Algorithm::Auto
         }
@@ -337,6 +347,19 @@ fn is_line(g: &Geometry) -> bool {
 fn is_pointwise(g: &Geometry, strided: bool) -> bool {
     let fits = g.taps() == 1 && g.pad.iter().all(|p| *p == 0) && !g.is_depthwise();
     fits && !(strided && g.channel_last)
+}
+
+/// True if adding the result of each tap at each position takes less than sums for each element of the input, most of
+/// which also have terms with zeros around the positions.
+fn takes_scattered_taps(g: &Geometry) -> bool {
+    let strides: usize = g.stride.iter().product();
+    let (maps, results) = (g.maps / g.group, g.positions() * strides);
+    g.taps() > 1
+        && g.channels / g.group > 1
+        && !g.channel_last
+        && g.positions() > 0
+        && g.area() * maps * SCATTERED.0 >= results * (maps + ADDITION) * SCATTERED.1
+        && algorithm() != Algorithm::Winograd
 }
 
 /// True if each element of the input is seen by one position through one tap.
