@@ -72,31 +72,33 @@ def resident() -> float:
 
 
 def grow(name: str, is_quick: bool) -> dict[str, Any]:
-    """Returns the rows of a series: size, work, seconds to build, of the first step and of a warm step, and MiB."""
+    """Returns seconds to build networks of a series, of the first step and of a warm step, and MiB, by size.
+
+    Each network is built twice. The first step of the second one, `reused`, finds memory in the cache.
+    """
     series = SERIES[name]
     Training(series.network(series.sizes[0])).step(series.network(series.sizes[0]).inputs)
-    nn.clear_parameters()
     rows = {}
     for size in series.sizes[: 2 if is_quick else None]:
+        network = series.network(size)
+        nn.clear_parameters()
         gc.collect()
         nn.clear_memory_cache()
-        network = series.network(size)
         before = nn.memory_stats()["live"]
         nn.reset_peak_memory()
-        made: list[Training] = []
-        built = seconds(lambda made=made, network=network: made.append(Training(network)))
-        training = made[0]
-
-        def step(training: Training = training, network: Network = network) -> None:
-            """Trains on the same inputs."""
-            training.step(network.inputs)
-
-        first = seconds(step)
-        least = warm(step, 0.0 if is_quick else 0.5)
-        peak = (nn.memory_stats()["peak"] - before) / MIB
-        rows[str(size)] = {"build": built, "first": first, "step": least, "MiB": peak}
-        nn.clear_parameters()
-        del training, made, step
+        row: dict[str, float] = {}
+        for which in ("first", "reused"):
+            made: list[Training] = []
+            row["build"] = seconds(lambda made=made, network=network: made.append(Training(network)))
+            row[which] = seconds(lambda made=made, network=network: made[0].step(network.inputs))
+            if which == "first":
+                nn.clear_parameters()
+                made.clear()
+                gc.collect()
+        row["step"] = warm(lambda made=made, network=network: made[0].step(network.inputs), 0.0 if is_quick else 0.5)
+        row["MiB"] = (nn.memory_stats()["peak"] - before) / MIB
+        rows[str(size)] = row
+        made.clear()
     return rows
 
 

@@ -26,7 +26,7 @@ class Point(NamedTuple):
     step: float
     """Time of a warm step."""
     start: float
-    """Time to build the network and run the first step."""
+    """Time to build the network and run the first step, in memory that is reused."""
     memory: float
     jump: float
     """Time of a warm step relative to the best of all smaller sizes."""
@@ -41,7 +41,7 @@ def points(name: str, rows: dict[str, Any]) -> list[Point]:
         size = int(key)
         work = series.work(size) / series.work(int(small))
         step = row["step"] / base["step"] / work
-        start = (row["build"] + row["first"]) / (base["build"] + base["first"]) / work
+        start = (row["build"] + row["reused"]) / (base["build"] + base["reused"]) / work
         values = series.values or series.work
         memory = row["MiB"] / base["MiB"] * values(int(small)) / values(size)
         jump = step / min((point.step for point in found), default=step)
@@ -56,12 +56,21 @@ def power(n: int) -> str:
 
 def series_text(name: str, rows: dict[str, Any]) -> str:
     """Returns the table of a series."""
-    head = ["Size", "Step", "Beside smaller", "Build and first step", "First step / step", "Memory", "MiB"]
+    head = [
+        "Size",
+        "Step",
+        "Beside smaller",
+        "Build and first step",
+        "First step / step",
+        "Memory reused",
+        "Memory",
+        "MiB",
+    ]
     lines = [
         [
             power(p.size),
             *(f"{value:.3g}" for value in (p.step, p.jump, p.start)),
-            f"{rows[str(p.size)]['first'] / rows[str(p.size)]['step']:.1f}",
+            *(f"{rows[str(p.size)][which] / rows[str(p.size)]['step']:.1f}" for which in ("first", "reused")),
             f"{p.memory:.3g}",
             f"{rows[str(p.size)]['MiB']:.3g}",
         ]
@@ -120,6 +129,9 @@ Figures are relative to the smallest size: time for each unit of work, and peak 
 figure of 1 is linear growth. Small sizes have fixed costs, so figures fall at first. "Beside smaller" is the time for
 each unit relative to the best of all smaller sizes: above 1, a step grows faster than its work.
 
+The first step takes its memory from the system, which has to clear it. "Memory reused" is the first step of a network
+like one that the process has freed.
+
 ![Time for each unit of work](../../docs/guide/growth-time.svg)
 
 ![Memory for each value](../../docs/guide/growth-memory.svg)"""
@@ -167,7 +179,7 @@ def draw(found: dict[str, dict[str, Any]], folder: Path) -> None:
     from matplotlib.figure import Figure
 
     kinds = {
-        TIME: ("time", [("step", OURS, "warm step"), ("start", PEER, "building and first step")]),
+        TIME: ("time", [("step", OURS, "warm step"), ("start", PEER, "building and first step, memory reused")]),
         MEMORY: ("memory", [("memory", OURS, "peak of arrays")]),
     }
     names = [name for name in SERIES if name in found]
