@@ -72,7 +72,7 @@ def series_text(name: str, rows: dict[str, Any]) -> str:
             *(f"{value:.3g}" for value in (p.step, p.jump, p.start)),
             *(f"{rows[str(p.size)][which] / rows[str(p.size)]['step']:.1f}" for which in ("first", "reused")),
             f"{p.memory:.3g}",
-            f"{rows[str(p.size)]['MiB']:.3g}",
+            f"{rows[str(p.size)]['MiB']:.{1 if rows[str(p.size)]['MiB'] < 10 else 0}f}",
         ]
         for p in points(name, rows)
     ]
@@ -121,7 +121,8 @@ def threads_text(rows: dict[str, Any]) -> str:
 INTRODUCTION = """# Growth
 
 Made by `python -m benches.growth --publish`, which draws the pictures too. {date}, {machine}.
-Processor time on one thread. Training steps by Adam: forward, backward and the update.
+Processor time on one thread, minima of several rounds. Other programs ran on the machine. A training step is forward,
+backward and an update by Adam.
 
 ## One size grows
 
@@ -130,7 +131,12 @@ figure of 1 is linear growth. Small sizes have fixed costs, so figures fall at f
 each unit relative to the best of all smaller sizes: above 1, a step grows faster than its work.
 
 The first step takes its memory from the system, which has to clear it. "Memory reused" is the first step of a network
-like one that the process has freed.
+like one that the process has freed: its difference to a warm step is planning. "Build and first step" is the time for
+each unit in such memory too.
+
+No step grows faster than its work while its arrays fit in the caches, nor after they have left them. In between, the
+time for each unit rises, because parameters, their gradients and the state of Adam are read from memory in each step.
+Attention needs memory for each token only, because the square matrix of weights is not stored.
 
 ![Time for each unit of work](../../docs/guide/growth-time.svg)
 
@@ -140,11 +146,15 @@ FIRST = """## First steps and new batches
 
 Time relative to a warm step of the same batch. ResNet-50 on images of 224 x 224, batch 4. BERT-base on sequences
 of 128 words, batch 2. The first step is the first of the process, after the network is built. Then the same graph runs
-with other batches."""
+with other batches. The first step of BERT-base takes new memory for its gradients and for the state of Adam. Nearly all
+of its extra time is spent in the system, which clears that memory."""
 
 BACK = """## Memory that is returned
 
-Resident memory of the process, arrays in use, and memory that the library caches, in MiB."""
+Resident memory of the process, arrays in use, and memory that the library caches, in MiB. The library caches freed
+memory for any length of time, until `nn.clear_memory_cache()` returns it to the system. At the end the process is
+larger than before by the heap of the C library, where NumPy made the initial parameters. It does not grow further if
+the same is repeated."""
 
 BITS = """## More threads than cores
 
@@ -197,8 +207,11 @@ def draw(found: dict[str, dict[str, Any]], folder: Path) -> None:
                 xs, ys = [p.size for p in mine], [getattr(p, field) for p in mine]
                 axes.loglog(xs, ys, color=colour, marker="o", markersize=3, label=label)
             low, high = axes.get_ylim()
-            axes.set_ylim(min(low, 0.3), max(high, 3))
+            low, high = min(low, 0.25), max(high, 4)
             axes.minorticks_off()
+            ticks = [tick for tick in (0.001, 0.01, 0.1, 0.3, 1, 3, 10) if low <= tick <= high]
+            axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.set_ylim(low, high)
             axes.set_title(name, color=GREY, fontsize=9)
             axes.tick_params(colors=GREY, labelsize=7)
             axes.spines[["top", "right"]].set_visible(False)
