@@ -102,11 +102,11 @@ fn geometries() -> Vec<Geometry> {
         geometry(2, [3, 2, 1], &[[35, 5, 0, 5, 1]]),
         geometry(1, [2, 3, 1], &[[4, 2, 0, 2, 1], [3, 1, 0, 1, 1], [6, 2, 0, 2, 1]]),
         // Few positions for many elements.
-        geometry(3, [5, 14, 1], &[[12, 5, 0, 1, 1], [11, 7, 0, 1, 1]]),
-        geometry(2, [6, 26, 2], &[[12, 7, 0, 2, 1], [17, 5, 0, 2, 2]]),
+        geometry(3, [5, 20, 1], &[[12, 5, 0, 1, 1], [11, 7, 0, 1, 1]]),
+        geometry(2, [6, 40, 2], &[[12, 7, 0, 2, 1], [17, 5, 0, 2, 2]]),
         geometry(5, [40, 13, 1], &[[9, 5, 1, 1, 1], [8, 4, 0, 1, 2]]),
-        geometry(2, [3, 12, 1], &[[6, 3, 0, 1, 1], [7, 4, 1, 2, 1], [9, 5, 0, 1, 1]]),
-        geometry(2, [4, 15, 1], &[[30, 25, 3, 1, 1]]),
+        geometry(2, [3, 30, 1], &[[6, 3, 0, 1, 1], [7, 4, 1, 2, 1], [9, 5, 0, 1, 1]]),
+        geometry(2, [4, 40, 1], &[[30, 25, 3, 1, 1]]),
         geometry(1, [2, 12, 1], &[[9, 5, 0, 3, 1], [31, 13, 2, 4, 2]]),
         // Long rows whose elements are read through one tap each.
         geometry(1, [3, 33, 1], &[[20, 3, 1, 4, 1], [128, 3, 1, 4, 1]]),
@@ -509,11 +509,12 @@ fn the_number_of_threads_changes_no_bit_of_sums_of_words() {
 }
 
 #[test]
-fn gemm_by_rows_is_selected_for_some_geometries() {
+fn rare_methods_are_selected_for_some_geometries() {
     let geometries = geometries();
-    let by_rows =
-        geometries.iter().filter(|g| select::<f32>(g, Pass::Output, false, true) == Method::GemmRows);
-    assert!(by_rows.count() >= 5);
+    let count =
+        |pass, method| geometries.iter().filter(|g| select::<f32>(g, pass, false, true) == method).count();
+    assert!(count(Pass::Output, Method::GemmRows) >= 5);
+    assert!(count(Pass::InputGradient, Method::ScatteredTaps) >= 5);
 }
 
 #[test]
