@@ -3,6 +3,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod arm;
+mod blocks;
 mod depthwise;
 mod dots;
 pub mod levels;
@@ -16,6 +17,7 @@ mod tests;
 mod tile;
 mod window;
 
+pub use blocks::{BlockWeights, multiply_blocks};
 pub use depthwise::multiply_each;
 pub use dots::Rounding;
 pub use levels::{RowPlace, Scale};

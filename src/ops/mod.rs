@@ -146,6 +146,7 @@ pub fn registry() -> impl Iterator<Item = &'static Entry> {
         quantization::prune::OPS,
         quantization::levels::OPS,
         quantization::integer_arrays::OPS,
+        quantization::block_layers::OPS,
         quantization::integer_layers::OPS,
         quantization::integer_parts::OPS,
         quantization::integer_pooling::OPS,

@@ -92,7 +92,7 @@ CONSTANT = frozenset(
         *("concatenate_uint8", "dequantize_uint8", "dynamic_quantize_uint8", "lookup_uint8", "max_pooling_uint8"),
         *("quantize_uint8", "quantized_add2", "quantized_affine", "quantized_average_pooling"),
         *("quantized_batch_matmul", "quantized_convolution", "quantized_mul2", "rescale_uint8", "slice_uint8"),
-        *("pad_uint8", "quantized_lstm", "transpose_uint8"),
+        *("block_quantized_affine", "pad_uint8", "quantized_lstm", "transpose_uint8"),
         *("greater", "greater_equal", "greater_equal_scalar", "greater_scalar", "image_augmentation", "isinf", "isnan"),
         *("less", "less_equal", "less_equal_scalar", "less_scalar", "linspace", "logical_and", "logical_and_scalar"),
         *("logical_not", "logical_or", "logical_or_scalar", "logical_xor", "logical_xor_scalar", "nms_detection2d"),

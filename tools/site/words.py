@@ -94,6 +94,10 @@ FACTS = {
         "For query, key and value; the weights are recomputed from saved statistics of each row.",
         "`4 n m d` operations for n queries, m keys and width d; memory for a block of weights, not for all n by m.",
     ),
+    "block_quantized_affine": (
+        "",
+        "`2 n k m` operations for n rows, k inputs and m outputs. With few rows bound by memory, of the levels.",
+    ),
     "quantized_lstm": ("", "`8 h (i + h)` operations on 8-bit numbers for each step and example."),
     "lstm": (
         "Back through time, by inputs, states and weights.",

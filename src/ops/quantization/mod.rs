@@ -1,6 +1,7 @@
 //! Numbers with few bits: quantization, binary weights and pruning.
 
 pub(crate) mod binary_layers;
+pub(crate) mod block_layers;
 pub(crate) mod incremental;
 pub(crate) mod integer_arrays;
 pub(crate) mod integer_layers;

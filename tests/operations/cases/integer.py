@@ -50,6 +50,51 @@ def quantized_affine(x, w, x_zero, w_zero, bias, scale, shift=None, **how):
     return finished((sums + bias) * scale + (0 if shift is None else shift), **how)
 
 
+def unpacked(levels, bits):
+    """Returns levels of 4 or 8 bits, two of which share a byte if they have 4, the first one in its low half."""
+    if bits == 4:
+        levels = np.stack([levels & 15, levels >> 4], axis=-1).reshape(*levels.shape[:2], -1)
+    return levels.astype(float)
+
+
+def block_quantized_affine(x, levels, scale, zero=None, bits=4, block_size=32, quantize_inputs=False):
+    """NumPy reference of `block_quantized_affine`."""
+    (n_out, n_blocks), n_in = levels.shape[:2], x.shape[-1]
+    zero = np.array(2.0 ** (bits - 1)) if zero is None else zero[..., None]
+    weight = (unpacked(levels, bits) - zero) * scale[..., None]
+    if quantize_inputs:
+        wide = np.zeros((*x.shape[:-1], n_blocks * block_size))
+        wide[..., :n_in] = x
+        wide = wide.reshape(*x.shape[:-1], n_blocks, block_size)
+        step = np.abs(wide).max(-1, keepdims=True) / 127
+        whole = np.divide(wide, step, out=np.zeros_like(wide), where=step > 0)
+        x = (np.trunc(whole + np.copysign(0.5, whole)) * step).reshape(*x.shape[:-1], n_blocks * block_size)[..., :n_in]
+    return x @ weight.reshape(n_out, -1)[:, :n_in].T
+
+
+def block_rows():
+    """Yields rows of `block_quantized_affine`: both widths of levels, blocks that are not full, few and many rows."""
+    for batch, n_in, n_out, bits, block in (
+        ((2, 3), 40, 17, 4, 16),
+        ((9,), 64, 5, 8, 32),
+        ((), 100, 33, 4, 32),
+        ((3,), 129, 2, 8, 128),
+        ((0,), 16, 2, 4, 16),
+    ):
+        n_blocks = -(-n_in // block)
+        levels, scale = uint8(n_out, n_blocks, block * bits // 8), sample(n_out, n_blocks, low=0.5, high=1.5, seed=2)
+        args = {"bits": bits, "block_size": block}
+        # Quantized exactly, since a number near the middle of two levels could become either.
+        x = whole(*batch, n_in, below=255) - 127.0
+        x[..., ::block] = 127
+        inputs = (x / 128, levels, scale / 2**bits / n_in**0.5)
+        zero = whole(n_out, n_blocks, below=2**bits, seed=3).astype(float)
+        for quantizes in (False, True):
+            way = {**args, "quantize_inputs": quantizes}
+            yield Row("block_quantized_affine", inputs, block_quantized_affine, way, by=(), tolerance=1e-5)
+            yield Row("block_quantized_affine", (*inputs, zero), block_quantized_affine, way, by=(), tolerance=1e-5)
+
+
 def quantized_batch_matmul(a, b, a_zero, b_zero, scale, transpose_b=False, **how):
     """NumPy reference of `quantized_batch_matmul`."""
     products = batch_matmul(a.astype(float) - a_zero, b.astype(float) - b_zero, False, transpose_b)
@@ -355,4 +400,5 @@ ROWS = [
         )
     ),
     *lstm_rows(),
+    *block_rows(),
 ]
