@@ -55,7 +55,7 @@ def model(nodes: Sequence[onnx.NodeProto], arrays: Mapping[str, np.ndarray], siz
 
 
 def of_blocks(size: int, bits: int, accuracy_level: int) -> onnx.ModelProto:
-    """Returns a product with weights that have a scale for each block. Level 4 lets onnxruntime quantize its input."""
+    """Returns a product with weights that have a scale for each block. Level 4 permits inputs of 8 bits."""
     arrays = {
         "levels": RNG.integers(0, 256, (size, size // BLOCK, BLOCK * bits // 8), dtype=np.uint8),
         "scales": RNG.uniform(0.001, 0.011, (size, size // BLOCK)).astype(np.float32),
@@ -135,8 +135,8 @@ def main() -> None:
             f"Made by `python benches/onnx_products.py --write` on {machine()}, {now.day} {now:%B %Y}.\n"
             "Processor time relative to ONNX Runtime, one thread. Weights have 4096 x 4096 numbers, or 1024 x 1024.\n"
             "The columns are numbers of rows of the input.\n"
-            "Products of 4 and 8 bits are `MatMulNBits` with blocks of 32. With level 4, ONNX Runtime rounds the\n"
-            "input to 8 bits. Kinnor computes them in float32.\n"
+            "Products of 4 and 8 bits are `MatMulNBits` with blocks of 32. With level 4, both libraries round the\n"
+            "input to 8 bits.\n"
             "Dynamic products are `DynamicQuantizeLinear` and `MatMulInteger`.\n\n"
             f"{text}\n"
         )

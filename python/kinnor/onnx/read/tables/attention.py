@@ -344,18 +344,21 @@ def _matmul_bits(node: Node) -> Variable:
     size, n_in, n_out, bits = node.get("block_size"), node.get("K"), node.get("N"), node.get("bits", 4)
     if bits not in (4, 8) or node.has(4):
         raise node.unsupported(f"expected levels of 4 or 8 bits in order, got {bits} bits")
+    if size < 16 or size % 16:
+        raise node.unsupported(f"expected blocks of a multiple of 16 numbers, got {size}")
     n_blocks = -(-n_in // size)
-    blocks = _levels(node.static(1).reshape(n_out, n_blocks, -1), bits, size)
-    if blocks.shape != (n_out, n_blocks, size):
-        raise OnnxError(f"MatMulNBits: expected {size} levels for each block, got {blocks.shape[2]}")
-    scales = np.asarray(node.static(2), np.float32).reshape(n_out, n_blocks, 1)
-    zero: Any = float(1 << (bits - 1))
+    held = np.asarray(node.static(1)).reshape(n_out, n_blocks, -1)
+    if held.shape[2] != size * bits // 8:
+        raise OnnxError(f"MatMulNBits: expected {size} levels for each block, got {held.shape[2] * 8 // bits}")
+    scales = np.asarray(node.static(2), np.float32).reshape(n_out, n_blocks)
+    levels, scale, zero = Variable.from_numpy_array(held), Variable.from_numpy_array(scales), None
     if node.has(3):
-        held = node.static(3)
-        zero = _levels(held.reshape(n_out, -1), bits, n_blocks) if held.dtype == np.uint8 else held
-        zero = np.asarray(zero, np.float32).reshape(n_out, n_blocks, 1)
-    weight = ((blocks - zero) * scales).reshape(n_out, -1)[:, :n_in]
-    y = matmul(node.x(0), Variable.from_numpy_array(np.ascontiguousarray(weight.T)))
+        given = node.static(3)
+        given = _levels(given.reshape(n_out, -1), bits, n_blocks) if given.dtype == np.uint8 else given
+        zero = Variable.from_numpy_array(np.asarray(given, np.float32).reshape(n_out, n_blocks))
+    # Level 4 lets a runtime quantize the input to 8 bits.
+    is_quick = node.get("accuracy_level", 0) == 4
+    y = F.block_quantized_affine(node.x(0), levels, scale, zero, bits, size, is_quick)
     return y + node.x(5) if node.has(5) else y
 
 
