@@ -159,7 +159,7 @@ pub fn multiply_blocks<T: Float>(
         })
         .collect();
     #[cfg(target_arch = "x86_64")]
-    let packed = tiles::Packed::new(weights, input_cache);
+    let packed = tiles::PackedBlocks::new(weights, input_cache);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = input_cache;
     let mut start = 0;
@@ -195,7 +195,9 @@ fn rounded<T: Float>(x: &[T], terms: usize, block: usize, then: impl FnOnce(&[T]
                 || {
                     for (x, to) in x[i * terms..][..terms].chunks(block).zip(to.chunks_mut(block)) {
                         let step = quantize(x, to);
-                        to.iter_mut().for_each(|to| *to = *to * step);
+                        for to in to {
+                            *to = *to * step;
+                        }
                     }
                 },
             );

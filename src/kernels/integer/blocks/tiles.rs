@@ -1,5 +1,6 @@
 //! Products with blocks of levels by AVX-512: 16 columns in a register, up to 8 rows in a tile.
 
+#[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
 
 use super::{BlockWeights, quantize, rounded};
@@ -20,7 +21,7 @@ const MANY: usize = 64;
 const GRAIN: usize = 1 << 18;
 
 /// The rows of a tile, prepared for its kernel, and the columns of a register.
-struct Tile {
+struct BlockTile {
     /// Terms of all rows, and for each block the middle level times the negative sum of whole numbers.
     x: *const f32,
     /// Sums of the rows in each block.
@@ -46,12 +47,12 @@ struct Tile {
 }
 
 /// A kernel for one number of rows.
-type Kernel = unsafe fn(&Tile);
+type BlockKernel = unsafe fn(&BlockTile);
 
 /// Multiplies numbers by levels of `BITS`. `ZEROS` is true if there are zero points.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
-unsafe fn of_numbers<const M: usize, const ZEROS: bool, const BITS: u32>(t: &Tile) {
+unsafe fn of_numbers<const M: usize, const ZEROS: bool, const BITS: u32>(t: &BlockTile) {
     // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
     unsafe {
         let table = _mm512_setr_ps(
@@ -115,7 +116,7 @@ unsafe fn of_numbers<const M: usize, const ZEROS: bool, const BITS: u32>(t: &Til
 /// of eight terms, then the odd ones.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // as above
-unsafe fn of_whole<const M: usize, const ZEROS: bool, const BITS: u32>(t: &Tile) {
+unsafe fn of_whole<const M: usize, const ZEROS: bool, const BITS: u32>(t: &BlockTile) {
     // SAFETY: as above.
     unsafe {
         let low = _mm512_set1_epi8(15);
@@ -164,15 +165,15 @@ unsafe fn of_whole<const M: usize, const ZEROS: bool, const BITS: u32>(t: &Tile)
 macro_rules! kernels {
     ($name:ident, $work:ident, $features:literal) => {
         /// The kernel for this number of rows, with or without zero points, for levels of 4 or 8 bits.
-        fn $name(rows: usize, has_zeros: bool, bits: usize) -> Kernel {
+        fn $name(rows: usize, has_zeros: bool, bits: usize) -> BlockKernel {
             #[target_feature(enable = $features)]
             /// The kernel with its instructions.
-            unsafe fn kernel<const M: usize, const ZEROS: bool, const BITS: u32>(t: &Tile) {
+            unsafe fn kernel<const M: usize, const ZEROS: bool, const BITS: u32>(t: &BlockTile) {
                 // SAFETY: the function has the instruction set, and the caller guarantees the memory.
                 unsafe { $work::<M, ZEROS, BITS>(t) }
             }
             /// Kernels for one to eight rows.
-            const fn all<const ZEROS: bool, const BITS: u32>() -> [Kernel; TALL] {
+            const fn all<const ZEROS: bool, const BITS: u32>() -> [BlockKernel; TALL] {
                 [
                     kernel::<1, ZEROS, BITS>,
                     kernel::<2, ZEROS, BITS>,
@@ -227,22 +228,22 @@ unsafe fn transpose<const SUBTRACTS: bool>(
 
 /// The memory of packed levels: of the cache, or its own.
 #[allow(dead_code)] // keeps the memory alive
-enum Memory<'a> {
+enum PackedLevels<'a> {
     Kept(Lent<'a, u8>),
     Own(List<u8>),
 }
 
 /// Levels with 16 columns side by side.
-pub(super) struct Packed<'a> {
+pub(super) struct PackedBlocks<'a> {
     /// The first byte.
     start: Shared<u8>,
     /// Keeps the memory alive.
-    _memory: Memory<'a>,
+    _memory: PackedLevels<'a>,
 }
 
 /// Rows in the order in which the kernels read them.
-struct Rows {
-    /// Terms, see [`Tile`].
+struct PreparedRows {
+    /// Terms, see [`BlockTile`].
     x: List<f32>,
     /// Elements of `x` for each row.
     each: usize,
@@ -252,7 +253,7 @@ struct Rows {
     steps: List<f32>,
 }
 
-impl<'a> Packed<'a> {
+impl<'a> PackedBlocks<'a> {
     /// Packs levels, or returns the cached packed form. None without AVX-512, or in double precision.
     pub(super) fn new<T: Float>(
         weights: &BlockWeights<'_, T>,
@@ -284,12 +285,12 @@ impl<'a> Packed<'a> {
                 pack(start);
                 lent.made();
             }
-            return Some(Self { start: Shared::new(start), _memory: Memory::Kept(lent) });
+            return Some(Self { start: Shared::new(start), _memory: PackedLevels::Kept(lent) });
         }
         let own = List::<u8>::with_capacity(size);
         let start = own.as_ptr().cast_mut();
         pack(start);
-        Some(Self { start: Shared::new(start), _memory: Memory::Own(own) })
+        Some(Self { start: Shared::new(start), _memory: PackedLevels::Own(own) })
     }
 
     /// Writes the products of rows without very large numbers. The numbers must be `f32`.
@@ -307,13 +308,23 @@ impl<'a> Packed<'a> {
         }
         let x = x.chunks(MANY * terms);
         for (x, y) in x.zip(y.chunks_mut(MANY * columns)) {
-            let rows = if is_whole { Rows::of_whole(weights, x) } else { Rows::of_numbers(weights, x) };
+            let rows = if is_whole {
+                PreparedRows::of_whole(weights, x)
+            } else {
+                PreparedRows::of_numbers(weights, x)
+            };
             self.multiply_rows(weights, &rows, is_whole, y);
         }
     }
 
-    /// As [`Packed::multiply`], for prepared rows.
-    fn multiply_rows<T: Float>(&self, weights: &BlockWeights<'_, T>, x: &Rows, is_whole: bool, y: &mut [T]) {
+    /// As [`PackedBlocks::multiply`], for prepared rows.
+    fn multiply_rows<T: Float>(
+        &self,
+        weights: &BlockWeights<'_, T>,
+        x: &PreparedRows,
+        is_whole: bool,
+        y: &mut [T],
+    ) {
         let &BlockWeights { scales, zeros, columns, bits, .. } = weights;
         let (rows, blocks, bytes) = (y.len() / columns, weights.blocks(), weights.block_bytes());
         let (has_zeros, levels, to) = (!zeros.is_empty(), self.start, Shared::new(y.as_mut_ptr()));
@@ -337,7 +348,7 @@ impl<'a> Packed<'a> {
                     }
                     for start in (0..rows).step_by(TALL) {
                         let count = TALL.min(rows - start);
-                        let tile = Tile {
+                        let tile = BlockTile {
                             x: x.x[start * x.each..].as_ptr(),
                             sums: x.sums[start * blocks..].as_ptr(),
                             steps: x.steps.as_ptr().wrapping_add(start * blocks),
@@ -360,7 +371,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-impl Rows {
+impl PreparedRows {
     /// The place in a tile of a row: the offset of the tile in rows, the row in the tile, and the rows of the tile.
     fn place(i: usize, rows: usize) -> (usize, usize, usize) {
         let start = i / TALL * TALL;
