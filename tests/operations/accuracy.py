@@ -42,6 +42,7 @@ SUMS_OF_PRODUCTS = {
     "binary_connect_convolution",
     "binary_weight_affine",
     "binary_weight_convolution",
+    "block_quantized_affine",
     "convolution",
     "deconvolution",
     "deformable_convolution",
