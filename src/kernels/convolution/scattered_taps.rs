@@ -110,7 +110,7 @@ fn add_taps<T: Float>([depth, height, width]: [Axis; 3], results: &[T], plane: &
                     let row = (z_first + i) * height.output + y_first + j;
                     let line = (z_element + i * depth.stride) * height.input + y_element + j * height.stride;
                     let row = &results[row * width.output + first..][..columns];
-                    let line = &mut plane[line * width.input + element..][..(columns - 1) * width.stride + 1];
+                    let line = &mut plane[line * width.input + element..][..=(columns - 1) * width.stride];
                     if width.stride == 1 {
                         add(row, line);
                     } else {
