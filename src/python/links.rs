@@ -25,8 +25,9 @@ pub(super) fn use_parameter<'py>(
     used(py, &parameter.get().variable, need_grad, name)
 }
 
-/// As [`use_parameter`], for the parameter `name` of a scope. Returns None if the scope has no such parameter, or if
-/// its `need_grad` or its shape differ. `shape` may be None.
+/// As `use_parameter`, for the parameter `name` of a scope.
+///
+/// Returns None if the scope has no such parameter, or if its `need_grad` or its shape differ. `shape` may be None.
 #[pyfunction]
 pub(super) fn use_known_parameter<'py>(
     py: Python<'py>,

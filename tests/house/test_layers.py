@@ -27,6 +27,7 @@ KERNELS = [
     *[
         "elementary",
         "number",
+        "stored",
         "simd",
         "dual",
         "variates",

@@ -12,8 +12,7 @@ use crate::graph::step::forward::{keeps_bits, overlap};
 use crate::graph::step::operand::{Operand, RunBuffers, Temporaries, store};
 use crate::graph::step::tiles::{TiledArray, TiledFunction};
 use crate::kernels::stop;
-use crate::ops::contract::loops::Way;
-use crate::ops::{Array, Call, InBFloat16, Loops, Memory, Op, Part};
+use crate::ops::{Array, Call, InBFloat16, Loops, Memory, Op};
 use crate::{Error, Result};
 
 impl BackwardStep {
@@ -117,9 +116,9 @@ impl BackwardStep {
         if fits { op.loops(false) } else { None }
     }
 
-    /// Runs an elementwise function tile by tile, or its loops on arrays that are all of one type of 16 bits.
+    /// Runs an elementwise function tile by tile.
     fn run_in_tiles(&mut self, loops: Loops) -> Result<()> {
-        let Self { compute, x, y, gy, gx, .. } = self;
+        let Self { x, y, gy, gx, .. } = self;
         let mut arrays = [TiledArray::MISSING; 6];
         for (data, array) in x.iter().zip(&mut arrays) {
             if let Some(slot) = data.read() {
@@ -137,18 +136,8 @@ impl BackwardStep {
             arrays[4 + i] = slot.tiled(if adds[i] { Access::ReadWrite } else { Access::Write })?;
         }
         let n = gy[0].shape.size();
-        let stored = compute.stored();
-        let is_stored = arrays.iter().all(|array| array.at.is_null() || array.dtype == stored);
-        let of_sixteen_bits = loops.of_sixteen_bits(stored).filter(|_| is_stored);
         let done = stop::guarded(|| {
-            if let Some(loops) = of_sixteen_bits {
-                let [x0, x1, y, gy, gx0, gx1] = arrays.map(|array| array.at);
-                let part = Part { x: [x0.cast_const(), x1.cast_const()], y, gy, gx: [gx0, gx1], adds, n };
-                // SAFETY: all arrays have one shape, and hold the bits of the type.
-                unsafe { loops.over::<u16>(Way::Backward, None, part) };
-            } else {
-                TiledFunction { loops, arrays, adds, n }.run(false);
-            }
+            TiledFunction { loops, arrays, adds, n }.run(false);
             Ok(())
         });
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());

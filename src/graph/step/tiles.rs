@@ -1,4 +1,5 @@
-//! Elementwise functions on arrays of 16 bits: tile by tile, widened to `f32` in the cache.
+//! Elementwise functions on arrays of 16 bits: as they are stored if all have one type, otherwise tile by tile, widened
+//! to `f32` in the cache.
 
 use std::mem::MaybeUninit;
 
@@ -52,6 +53,14 @@ pub(crate) struct TiledFunction {
 }
 
 impl TiledFunction {
+    /// The loops that read and write the arrays as they are stored, if all have one type of 16 bits.
+    fn loops_in_place(&self) -> Option<Loops> {
+        let mut given = self.arrays.iter().filter(|array| !array.at.is_null());
+        let dtype = given.next()?.dtype;
+        let is_narrow = dtype != DType::F32 && given.all(|array| array.dtype == dtype);
+        if is_narrow { self.loops.of_sixteen_bits(dtype) } else { None }
+    }
+
     /// Computes the output, or the requested gradients.
     #[allow(clippy::large_stack_arrays)] // tiles of six arrays, which stay in the cache
     pub(crate) fn run(&self, is_forward: bool) {
@@ -60,31 +69,35 @@ impl TiledFunction {
             false => [true, true, true, true, self.adds[0], self.adds[1]],
         };
         let written: &[usize] = if is_forward { &[2] } else { &[4, 5] };
+        let in_place = self.loops_in_place();
+        let (loops, copies) = (in_place.unwrap_or(self.loops), in_place.is_none());
+        let is_copied = |array: &TiledArray| copies && array.is_narrow();
         threads::ranges(self.n, GRAIN, |range| {
             let mut tiles = TileBuffers([const { Aligned([MaybeUninit::uninit(); TILE]) }; 6]);
-            for start in range.clone().step_by(TILE) {
-                let n = TILE.min(range.end - start);
+            let tile = if copies { TILE } else { range.len().max(1) };
+            for start in range.clone().step_by(tile) {
+                let n = tile.min(range.end - start);
                 let mut at = [std::ptr::null_mut::<u8>(); 6];
                 // SAFETY: the step that made this keeps the operation and the arrays, each of `self.n` elements, and
                 // tile buffers have space for a tile. Ranges are disjoint.
                 unsafe {
                     for (i, array) in self.arrays.iter().enumerate() {
-                        at[i] = match array.is_narrow() {
+                        at[i] = match is_copied(array) {
                             true => tiles.0[i].0.as_mut_ptr().cast(),
                             false if array.at.is_null() => array.at,
-                            false => array.at.wrapping_add(4 * start),
+                            false => array.at.wrapping_add(array.dtype.size() * start),
                         };
-                        if array.is_narrow() && reads[i] {
+                        if is_copied(array) && reads[i] {
                             widen_here(array.at.wrapping_add(2 * start), array.dtype, at[i].cast(), n);
                         }
                     }
                     let ([x0, x1, y, gy, gx0, gx1], adds) = (at, self.adds);
                     let part = Part { x: [x0.cast_const(), x1.cast_const()], y, gy, gx: [gx0, gx1], adds, n };
                     match is_forward {
-                        true => self.loops.forward(&part),
-                        false => self.loops.backward(&part),
+                        true => loops.forward(&part),
+                        false => loops.backward(&part),
                     }
-                    for i in written.iter().copied().filter(|i| self.arrays[*i].is_narrow()) {
+                    for i in written.iter().copied().filter(|i| is_copied(&self.arrays[*i])) {
                         let to = self.arrays[i].at.wrapping_add(2 * start);
                         narrow_here(at[i].cast_const().cast(), to, self.arrays[i].dtype, n);
                     }

@@ -13,7 +13,7 @@ const RESULTS: usize = 1 << 16;
 
 /// An axis of a convolution.
 #[derive(Clone, Copy)]
-struct Axis {
+struct AxisLayout {
     /// The length of the input.
     input: usize,
     /// The length of the kernel.
@@ -28,7 +28,7 @@ struct Axis {
     dilation: usize,
 }
 
-impl Axis {
+impl AxisLayout {
     /// An axis of one element.
     const ONE: Self = Self { input: 1, kernel: 1, output: 1, pad: 0, stride: 1, dilation: 1 };
 
@@ -43,11 +43,11 @@ impl Axis {
 }
 
 /// The three axes of a convolution. Missing ones have one element.
-fn axes(g: &Geometry) -> [Axis; 3] {
-    let mut axes = [Axis::ONE; 3];
+fn axes(g: &Geometry) -> [AxisLayout; 3] {
+    let mut axes = [AxisLayout::ONE; 3];
     let missing = 3 - g.input.len();
     for i in 0..g.input.len() {
-        axes[missing + i] = Axis {
+        axes[missing + i] = AxisLayout {
             input: g.input[i],
             kernel: g.kernel[i],
             output: g.output[i],
@@ -95,7 +95,7 @@ pub(super) fn input_gradient<T: Float>(
 }
 
 /// Adds the results of all taps of a channel to the elements of a plane that they read.
-fn add_taps<T: Float>([depth, height, width]: [Axis; 3], results: &[T], plane: &mut [T]) {
+fn add_taps<T: Float>([depth, height, width]: [AxisLayout; 3], results: &[T], plane: &mut [T]) {
     let n = depth.output * height.output * width.output;
     let mut all = results.chunks_exact(n);
     for z in 0..depth.kernel {

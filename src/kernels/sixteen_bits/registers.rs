@@ -5,24 +5,26 @@ use std::arch::x86_64::{
     _mm512_cvtne2ps_pbh, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_fpclass_ps_mask, _mm512_loadu_ps,
     _mm512_storeu_ps, _mm512_storeu_si512,
 };
+use std::cell::Cell;
 use std::hint::black_box;
 
 use half::{bf16, f16};
 
 use super::rounding::SUBNORMAL;
+use crate::array::Element;
 use crate::array::sixteen::bits_of;
 use crate::kernels::map::Aligned;
 
-/// Numbers in a register.
+/// TwoRegisters in a register.
 const WIDTH: usize = 16;
 /// Elements that are computed before any of them is written: two registers.
 pub(crate) const LANES: usize = 2 * WIDTH;
 
 /// The numbers of two registers.
-type Numbers = Aligned<[f32; LANES]>;
+type TwoRegisters = Aligned<[f32; LANES]>;
 
 /// A type of 16 bits that is converted in registers.
-pub(crate) trait InRegisters: Copy {
+pub(crate) trait RegisterElement: Element {
     /// Runs `work` with the instructions of this type.
     ///
     /// # Safety
@@ -38,11 +40,11 @@ pub(crate) trait InRegisters: Copy {
     /// Rounds as many numbers.
     ///
     /// # Safety
-    /// As [`InRegisters::widen`].
-    unsafe fn narrow(from: &Numbers, to: *mut Self);
+    /// As [`RegisterElement::widen`].
+    unsafe fn narrow(from: &TwoRegisters, to: *mut Self);
 }
 
-impl InRegisters for bf16 {
+impl RegisterElement for bf16 {
     #[inline(always)]
     unsafe fn with_instructions<R>(work: impl FnOnce() -> R) -> R {
         /// Runs `work` with AVX-512 and BF16.
@@ -66,7 +68,7 @@ impl InRegisters for bf16 {
     }
 
     #[inline(always)]
-    unsafe fn narrow(from: &Numbers, to: *mut Self) {
+    unsafe fn narrow(from: &TwoRegisters, to: *mut Self) {
         // SAFETY: guaranteed by the caller. Both types are registers of 512 bits.
         unsafe {
             let (a, b) = (_mm512_loadu_ps(from.0.as_ptr()), _mm512_loadu_ps(from.0.as_ptr().add(WIDTH)));
@@ -84,11 +86,11 @@ impl InRegisters for bf16 {
 /// Rounds numbers to bfloat16, subnormal ones too.
 #[cold]
 #[inline(never)]
-fn rounded_bits(from: &Numbers) -> [u16; LANES] {
+fn rounded_bits(from: &TwoRegisters) -> [u16; LANES] {
     from.0.map(bits_of)
 }
 
-impl InRegisters for f16 {
+impl RegisterElement for f16 {
     #[inline(always)]
     unsafe fn with_instructions<R>(work: impl FnOnce() -> R) -> R {
         /// Runs `work` with AVX-512.
@@ -114,7 +116,7 @@ impl InRegisters for f16 {
     }
 
     #[inline(always)]
-    unsafe fn narrow(from: &Numbers, to: *mut Self) {
+    unsafe fn narrow(from: &TwoRegisters, to: *mut Self) {
         for i in (0..LANES).step_by(WIDTH) {
             // SAFETY: guaranteed by the caller.
             unsafe {
@@ -127,20 +129,24 @@ impl InRegisters for f16 {
 }
 
 /// Writes or adds `f` of the elements of each of `x` at the same index, up to the last multiple of [`LANES`]. `f` must
-/// be `#[inline(always)]`.
+/// be `#[inline(always)]`. `to` may be one of `x`.
 ///
-/// # Safety
-/// All arrays must have `n` elements, and the machine must have the instructions of the type. `to` may be one of `x`.
+/// # Panics
+/// If the arrays differ in length, or if the machine lacks the instructions of the type.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // plain loops vectorize
-pub(crate) unsafe fn put_in_registers<S: InRegisters, const N: usize>(
-    x: [*const S; N],
-    to: *mut S,
-    n: usize,
+pub(crate) fn put_in_registers<S: RegisterElement, const N: usize>(
+    x: [&[Cell<S>]; N],
+    to: &[Cell<S>],
     add: bool,
     f: impl Fn([f32; N]) -> f32,
 ) {
-    // SAFETY: guaranteed by the caller. The elements exist.
+    let n = to.len();
+    assert!(x.iter().all(|x| x.len() == n), "arrays of different lengths");
+    assert!(super::has_registers(S::DTYPE), "a machine without loops of 16 bits");
+    let (x, to) = (x.map(|x| x.as_ptr().cast::<S>()), to.as_ptr().cast_mut().cast::<S>());
+    // SAFETY: the machine has the instructions, and all arrays have the elements. Cells may be written while they are
+    // shared.
     unsafe {
         S::with_instructions(
             #[inline(always)]

@@ -227,11 +227,7 @@ macro_rules! stored_in_sixteen_bits {
                 x: [&[Cell<Self>]; N],
                 f: impl Fn([f32; N]) -> f32,
             ) {
-                let n = of.to.len();
-                assert!(x.iter().all(|x| x.len() == n), "arrays of different lengths");
-                let (x, to) = (x.map(|x| x.as_ptr().cast()), of.to.as_ptr().cast_mut().cast());
-                // SAFETY: all are as long as the destination, and cells may be written while they are shared.
-                unsafe { sixteen_bits::put_in_registers::<Self, N>(x, to, n, of.add, f) };
+                sixteen_bits::put_in_registers::<Self, N>(x, of.to, of.add, f);
             }
         }
     )+};
