@@ -12,7 +12,7 @@ use crate::kernels::epilogue::{Activation, Epilogue};
 use crate::kernels::threads::Shared;
 
 /// `c = epilogue(a b)`, where `c` is `m` x `n` and the sums have `k` terms. `packed` is the optional packed form of
-/// `b`, see [`super::packed_cache`].
+/// `b`, see `packed_cache`.
 ///
 /// # Safety
 /// Every element of the matrices must be readable. Elements of `c` must be writable, have distinct addresses, and
