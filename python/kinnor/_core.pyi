@@ -987,10 +987,7 @@ def set_recomputing(on: bool) -> bool:
 def use_known_parameter(
     scope: dict[str, Any], name: str, shape: Any, need_grad: bool, as_need_grad: bool
 ) -> Variable | None:
-    """As `use_parameter`, for the parameter `name` of a scope.
-
-    Returns None if the scope has no such parameter, or if its `need_grad` or its shape differ. `shape` may be None.
-    """
+    """As `use_parameter`, for the parameter `name` of a scope."""
 
 def use_parameter(parameter: Variable, need_grad: bool, name: str) -> Variable:
     """The variable that stands for a registered parameter in a graph.
