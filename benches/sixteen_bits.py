@@ -169,7 +169,7 @@ def main() -> None:
             f"# Functions of 16 bits\n\n{args.machine}, {threads}, {time.strftime('%B %Y')}. Times relative to float32."
         )
         size = "Small arrays have 16,384 elements, large ones a million or more."
-        args.publish.write_text(f"{title} {size}\n\n" + "\n".join(lines) + "\n")
+        args.publish.write_text(f"{title}\n{size}\n\n" + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
