@@ -14,7 +14,7 @@ impl FunctionSlot {
         self.evictor.is_some() || self.manual.is_some() || self.all_inputs.is_some() || !self.tags.is_empty()
     }
 
-    /// Resets the fields that few functions have. Afterwards `inputs` holds all inputs, also those that are not active.
+    /// Resets the fields that few functions have. Afterwards `inputs` holds active and inactive inputs.
     #[cold]
     fn drop_rare_fields(&mut self, garbage: &mut SmallVec<[Garbage; 2]>) {
         (self.evictor, self.tags) = (None, Vec::new());

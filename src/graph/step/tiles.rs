@@ -1,5 +1,5 @@
-//! Elementwise functions on arrays of 16 bits: as they are stored if all have one type, otherwise tile by tile, widened
-//! to `f32` in the cache.
+//! Elementwise functions on arrays of 16 bits. Arrays of one type are read and written as they are stored. Other arrays
+//! are widened to `f32` in the cache, tile by tile.
 
 use std::mem::MaybeUninit;
 

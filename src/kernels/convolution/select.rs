@@ -349,8 +349,8 @@ fn is_pointwise(g: &Geometry, strided: bool) -> bool {
     fits && !(strided && g.channel_last)
 }
 
-/// True if adding the result of each tap at each position takes less than sums for each element of the input, most of
-/// which also have terms with zeros around the positions.
+/// True if it is faster to add the result of each tap at each position to an element of the input. Sums for each
+/// element also multiply the zeros around the positions.
 fn takes_scattered_taps(g: &Geometry) -> bool {
     let strides: usize = g.stride.iter().product();
     let (maps, results) = (g.maps / g.group, g.positions() * strides);

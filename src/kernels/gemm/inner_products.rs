@@ -25,11 +25,11 @@ const GRAIN: usize = 300_000;
 const CHUNKS: usize = 4;
 /// The most columns.
 const COLUMNS: usize = 32;
-/// What it takes to add up the lanes of an element and to store it, in terms of its sum.
+/// The cost of adding up the lanes of an element and of storing it, in terms of its sum.
 const FINISH: usize = 200;
-/// What it takes to pack a term of a column for tiles, in terms of a sum.
+/// The cost of packing a term of a column for tiles, in terms of a sum.
 const PACK: usize = 7;
-/// What it takes to copy a term of a column, in multiplications of a whole register.
+/// The cost of copying a term of a column, in multiplications of a whole register.
 const COPY: usize = 48;
 /// The most bytes of the columns, so that they stay in the L2 cache.
 const CACHED: usize = 1 << 19;
@@ -168,7 +168,7 @@ impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
         }
     }
 
-    /// Computes a tile from row `i` and column `j` on, each element as `L` sums, of which `U` registers at a time.
+    /// Computes a tile from row `i` and column `j` on, each element as `L` sums. `U` registers of them are added to at a time.
     #[inline(always)]
     unsafe fn tile<V: Vector<T = T>, const R: usize, const C: usize, const U: usize, const L: usize>(
         &self,

@@ -59,7 +59,7 @@ pub unsafe fn multiply<T: Float>(
     unsafe { product.run() };
 }
 
-/// A product, or the transposed one, whichever has more rows than columns.
+/// A product with at least as many rows as columns: the given one, or its transpose.
 struct TallProduct<T> {
     /// True if this is the transposed product.
     is_transposed: bool,
@@ -91,8 +91,7 @@ impl<T: Float> TallProduct<T> {
     }
 }
 
-/// True if a product of `m` x `n` sums of `k` terms does not read the right matrix in packed form, even if there is
-/// one.
+/// True if a product of `m` x `n` sums of `k` terms does not use a packed form of the right matrix.
 pub(super) fn ignores_packed<T: Float>(
     (m, n, k): (usize, usize, usize),
     a: MatrixOperand<T>,

@@ -131,7 +131,7 @@ fn is_plain<T: Float>(row: &[T]) -> bool {
 }
 
 /// Writes the products of rows of numbers with the weights. With `quantizes`, each block of a row is quantized to 8
-/// bits first, unless the row has numbers that are infinite, NaN or larger than `1e30`.
+/// bits first. Rows with numbers that are infinite, NaN or larger than `1e30` are not quantized.
 pub fn multiply_blocks<T: Float>(
     x: &[T],
     weights: &BlockWeights<'_, T>,

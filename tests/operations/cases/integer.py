@@ -51,7 +51,7 @@ def quantized_affine(x, w, x_zero, w_zero, bias, scale, shift=None, **how):
 
 
 def unpacked(levels, bits):
-    """Returns levels of 4 or 8 bits, two of which share a byte if they have 4, the first one in its low half."""
+    """Returns levels of 4 or 8 bits. Two levels of 4 bits share a byte, the first one in its low half."""
     if bits == 4:
         levels = np.stack([levels & 15, levels >> 4], axis=-1).reshape(*levels.shape[:2], -1)
     return levels.astype(float)

@@ -28,7 +28,7 @@ struct BlockTile {
     sums: *const f32,
     /// The steps of the rows in each block, if they are whole numbers.
     steps: *const f32,
-    /// The levels: for each four bytes of a column, those of all columns.
+    /// The levels. Four bytes of each column are followed by the next four bytes of each column.
     levels: *const u8,
     /// The scales of each block.
     scales: *const f32,
@@ -372,7 +372,7 @@ impl<'a> PackedBlocks<'a> {
 }
 
 impl PreparedRows {
-    /// The place in a tile of a row: the offset of the tile in rows, the row in the tile, and the rows of the tile.
+    /// The place of a row in a tile. Returns the first row of the tile, the row within it, and its number of rows.
     fn place(i: usize, rows: usize) -> (usize, usize, usize) {
         let start = i / TALL * TALL;
         (start, i - start, TALL.min(rows - start))
