@@ -168,7 +168,8 @@ impl<T: Float, F: Fn(usize, usize, T)> InnerProducts<'_, T, F> {
         }
     }
 
-    /// Computes a tile from row `i` and column `j` on, each element as `L` sums. `U` registers of them are added to at a time.
+    /// Computes a tile from row `i` and column `j` on, each element as `L` sums.
+    /// `U` registers of them are added to at a time.
     #[inline(always)]
     unsafe fn tile<V: Vector<T = T>, const R: usize, const C: usize, const U: usize, const L: usize>(
         &self,
