@@ -172,7 +172,7 @@ impl Cache {
 
     /// Caches a block of a class whose list is full. The spare batch moves to the store.
     fn give_over(&self, class: usize, block: MemoryBlock, store: &mut Store) {
-        store.give_batch(class, self.list(class).spare.take());
+        store.give_batch(class, self.list(class).spare.take(), batch_len(class) as usize);
         let _ = self.give(class, block); // the list is not full
     }
 
@@ -181,7 +181,7 @@ impl Cache {
         self.publish();
         let mut store = lock();
         for (class, list) in self.lists.get().into_iter().flat_map(|lists| lists.iter().enumerate()) {
-            store.give_batch(class, list.spare.take());
+            store.give_batch(class, list.spare.take(), batch_len(class) as usize);
             while let Some(block) = list.stack.pop() {
                 store.give(block);
             }
@@ -264,7 +264,7 @@ pub(super) fn allocate(size: usize, bytes: usize) -> Option<MemoryBlock> {
 fn allocate_from_store(size: usize, bytes: usize) -> Option<MemoryBlock> {
     let mut store = lock();
     let taken = match IS_KEPT {
-        true => store.take(size, PEAK.load(Ordering::Relaxed))?,
+        true => store.take(size)?,
         false => store.take_alone(size)?,
     };
     if IS_KEPT && taken.size() <= LARGEST_SMALL {
@@ -353,8 +353,8 @@ pub(crate) fn take_step_peak() -> usize {
     STEP_PEAK.swap(now.max(0) as usize, Ordering::Relaxed).max(now.max(0) as usize)
 }
 
-/// Returns cached memory to the system, including scratch memory of kernels. Other threads keep up to 64 KiB of each
-/// small size class.
+/// Returns all cached memory to the system, including scratch memory of kernels. Other threads keep up to 64 KiB of
+/// each small size class.
 pub fn clear_memory_cache() {
     workspace::clear();
     let _ = CACHE.try_with(Cache::flush);

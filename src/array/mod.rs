@@ -8,6 +8,7 @@ mod block;
 mod buffer;
 mod contents;
 mod copy;
+mod demand;
 mod dtype;
 mod fingerprint;
 pub(crate) mod fork;

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::block::MemoryBlock;
-use super::system::{self, PAGE};
+use super::system::{self, HUGE, PAGE};
 
 /// Initial capacity for spans.
 const CAPACITY: usize = 256;
@@ -15,12 +15,19 @@ pub(super) struct FreeSpans {
     spans: Vec<MemoryBlock>,
     /// Start and length of mappings that must be unmapped as a whole.
     wholes: Vec<(usize, usize)>,
+    /// Bytes of all spans.
+    bytes: usize,
 }
 
 impl FreeSpans {
     /// No memory yet.
     pub(super) const fn new() -> Self {
-        Self { spans: Vec::new(), wholes: Vec::new() }
+        Self { spans: Vec::new(), wholes: Vec::new(), bytes: 0 }
+    }
+
+    /// Bytes of free memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Adds fresh memory from the system.
@@ -46,6 +53,7 @@ impl FreeSpans {
             }
         }
         let (i, length) = best?;
+        self.bytes -= size;
         if length == size {
             return Some(self.spans.remove(i));
         }
@@ -54,6 +62,12 @@ impl FreeSpans {
 
     /// Returns memory that came from [`FreeSpans::take`].
     pub(super) fn give(&mut self, block: MemoryBlock) {
+        self.bytes += block.size();
+        self.insert(block);
+    }
+
+    /// Stores free memory as a span, or as a part of its neighbours.
+    fn insert(&mut self, block: MemoryBlock) {
         self.spans.reserve(if self.spans.is_empty() { CAPACITY } else { 1 }); // a warm step must not reallocate
         let i = self.spans.partition_point(|span| span.address() < block.address());
         let meets = |first: &MemoryBlock, second: &MemoryBlock| {
@@ -77,8 +91,8 @@ impl FreeSpans {
         }
     }
 
-    /// Returns memory to the system, longest span first, until `bytes` are returned. Returns the number of bytes. Ends
-    /// of a span that share a system page with other memory stay.
+    /// Returns memory to the system, longest span first, until `bytes` are returned. Returns the number of bytes, which
+    /// may be larger, up to a huge page or a mapping. Ends of a span that share a system page with other memory stay.
     pub(super) fn unmap(&mut self, bytes: usize) -> usize {
         self.unmap_pages(bytes, system::page(), |block| {
             // SAFETY: it is whole pages of what the system gave, and all of a mapping where that is asked for.
@@ -98,26 +112,31 @@ impl FreeSpans {
         while gone < bytes {
             let longest = (0..self.spans.len()).max_by_key(|i| self.pages_of(&self.spans[*i], page).len());
             let Some(i) = longest else { break };
-            let pages = self.pages_of(&self.spans[i], page);
+            let mut pages = self.pages_of(&self.spans[i], page);
             if pages.is_empty() {
                 break;
+            }
+            if system::TAKES_PARTS {
+                let end = pages.start.saturating_add(bytes - gone).checked_next_multiple_of(HUGE);
+                pages.end = end.map_or(pages.end, |end| end.min(pages.end));
             }
             let mut span = self.spans.remove(i);
             if pages.end < span.end() {
                 let behind = span.cut(span.end() - pages.end);
-                self.give(behind);
+                self.insert(behind);
             }
             if span.address() < pages.start {
                 let whole = span.cut(pages.len());
-                self.give(std::mem::replace(&mut span, whole));
+                self.insert(std::mem::replace(&mut span, whole));
             }
             if let Some(refused) = unmap(span) {
-                self.give(refused);
+                self.insert(refused);
                 break;
             }
             self.wholes.retain(|(start, _)| *start != pages.start);
             gone += pages.len();
         }
+        self.bytes -= gone;
         gone
     }
 
@@ -197,7 +216,9 @@ mod tests {
             for (_, block) in used {
                 spans.give(block);
             }
+            assert_eq!(spans.bytes(), spans.spans.iter().map(MemoryBlock::size).sum::<usize>());
             let left = spans.unmap_pages(usize::MAX, page, |_| None);
+            assert_eq!(spans.bytes(), spans.spans.iter().map(MemoryBlock::size).sum::<usize>());
             assert_eq!((gone + left, spans.spans.len()), (last - first, ends), "pages of {page} bytes");
         }
     }
