@@ -95,7 +95,7 @@ impl DerivedCache {
     }
 }
 
-/// Derived data stored with an array, shared by all readers: a packed matrix, plain and transposed.
+/// Derived data stored with an array, shared by all readers: a packed matrix, and its transpose or its parameters.
 pub(super) type Forms = [Mutex<DerivedCache>; 2];
 
 /// An array whose derived data may be cached with it.
@@ -105,12 +105,33 @@ pub struct InputCache<'a> {
     storage: &'a Storage,
     /// Address of the values that a kernel reads.
     at: usize,
+    /// Fingerprint of the parameters that belong to the array. None if data derived from them may not be cached.
+    parameters: Fingerprint,
 }
 
 impl<'a> InputCache<'a> {
     /// An array whose values are at `ptr`.
     pub fn new(storage: &'a Storage, ptr: *const u8) -> Self {
-        Self { storage, at: ptr.addr() }
+        Self { storage, at: ptr.addr(), parameters: Fingerprint::NONE }
+    }
+
+    /// The array with parameters that have this fingerprint, see [`InputCache::parameters`].
+    pub fn with_parameters(self, parameters: Fingerprint) -> Self {
+        Self { parameters, ..self }
+    }
+
+    /// The fingerprint of arrays, each with the address of its values. None if data derived from one of them may not
+    /// be cached.
+    pub fn parameters<'b>(arrays: impl Iterator<Item = (&'b Storage, *const u8)>) -> Fingerprint {
+        let mut all = Fingerprint::NONE;
+        for (storage, ptr) in arrays {
+            let own = storage.cacheable_fingerprint(ptr.addr());
+            if !own.is_some() {
+                return Fingerprint::NONE;
+            }
+            all = if all.is_some() { all.join(own.number()) } else { own };
+        }
+        all
     }
 
     /// The fingerprint of the values, none if derived data may not be cached. See [`Storage::cacheable_fingerprint`].
@@ -121,7 +142,19 @@ impl<'a> InputCache<'a> {
     /// Lends the memory of one of the two forms stored with the array, see [`DerivedCache::lend`]. Also None while
     /// another thread uses it.
     pub(crate) fn lend<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
-        let of = Some(self.fingerprint()).filter(|of| of.is_some())?;
+        self.lend_for(self.fingerprint(), form, way, n)
+    }
+
+    /// As [`InputCache::lend`], for data derived from the parameters of the array.
+    pub(crate) fn lend_of_parameters<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
+        self.lend_for(self.parameters, form, way, n)
+    }
+
+    /// Lends memory for data derived from values with this fingerprint.
+    fn lend_for<T>(self, of: Fingerprint, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
+        if !of.is_some() {
+            return None;
+        }
         let mut kept = self.storage.forms.get_or_init(Box::default)[form].try_lock()?;
         let (memory, is_made) = kept.lend(of, way, n)?;
         Some(Lent { memory, is_made, kept })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, InputCache, Shape, Storage, VersionedFingerprint};
+use crate::array::{Access, Fingerprint, InputCache, Shape, Storage, VersionedFingerprint};
 use crate::graph::arena::Arena;
 use crate::graph::construct::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
@@ -31,6 +31,8 @@ pub(crate) struct EagerRun {
     provenance: Option<ProvenancePtr>,
     /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,
+    /// The fingerprint of the parameters of that input.
+    parameters: Fingerprint,
     /// True if the kernel computes in `f64`.
     double: bool,
     /// True if the operation is one loop over few elements of arrays of one shape and one type, if it has loops.
@@ -60,6 +62,7 @@ impl EagerRun {
             return Ok(false);
         }
         let cached_input = op.facts().cached_input;
+        let mut parameters: SmallVec<[(Arc<Storage>, *const u8); 2]> = SmallVec::new();
         let mut fingerprints: SmallVec<[VersionedFingerprint; 3]> = SmallVec::new();
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
@@ -69,11 +72,14 @@ impl EagerRun {
             self.touched += data.len();
             if cached_input == Some(i) {
                 self.keeps = Some((i, data.clone()));
+            } else if cached_input.is_some_and(|from| from < i && i <= from + op.facts().cached_parameters) {
+                parameters.push((data.clone(), ptr));
             }
             self.x.push((ptr, a.shape(tensor).clone()));
             fingerprints.push(data.versioned_fingerprint());
             given.push(a.shape(tensor));
         }
+        self.parameters = InputCache::parameters(parameters.iter().map(|(data, ptr)| (&**data, *ptr)));
         let made = op.shapes_by(&given, None);
         drop(given);
         let Ok(shapes) = &made else { return made.map(|_| false) };
@@ -114,7 +120,10 @@ impl EagerRun {
         let Some(provenance) = &mut self.provenance else { return Ok(()) };
         let state = &mut provenance.state;
         let call = Call {
-            input_cache: self.keeps.as_ref().map(|(i, x)| InputCache::new(x, self.x[*i].0)),
+            input_cache: self
+                .keeps
+                .as_ref()
+                .map(|(i, x)| InputCache::new(x, self.x[*i].0).with_parameters(self.parameters)),
             ..Call::new(&x, &y, state, self.double)
         };
         stop::guarded(|| EagerKernel::Call(op, call).run())

@@ -77,12 +77,19 @@ pub(crate) struct ForwardStep {
 /// The input from which the operation caches derived data. None in a recompute run, whose values are soon dropped:
 /// the cache serves later runs.
 fn input_cache<'a>(
-    cached_input: Option<usize>,
+    (op, cached_input): (&Op, Option<usize>),
     x: &'a [Operand],
     at: &[Memory<'_>],
     recompute: bool,
 ) -> Option<InputCache<'a>> {
-    cached_input.filter(|_| !recompute).map(|i| InputCache::new(&x[i].storage, at[i].ptr))
+    let i = cached_input.filter(|_| !recompute)?;
+    let own = InputCache::new(&x[i].storage, at[i].ptr);
+    let n = op.facts().cached_parameters;
+    if n == 0 {
+        return Some(own);
+    }
+    let parameters = x.iter().zip(at).skip(i + 1).take(n).map(|(x, at)| (&*x.storage, at.ptr.cast_const()));
+    Some(own.with_parameters(InputCache::parameters(parameters)))
 }
 
 impl ForwardStep {
@@ -353,7 +360,7 @@ impl ForwardStep {
                 ym.push(Memory { ptr, shape: &slot.shape });
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
-            let input_cache = input_cache(*cached_input, x, &xm, recompute);
+            let input_cache = input_cache((&*op, *cached_input), x, &xm, recompute);
             let call = Call { recompute, tail, input_cache, ..Call::new(&xm, &ym, state, double) };
             run_kernel(op, call)
         };
@@ -451,8 +458,8 @@ impl ForwardStep {
             }
             let tail = along.map_or(Tail::NOTHING, |(_, tail)| tail);
             // Data cached from a rounded input would be found by functions that do not round.
-            let input_cache =
-                input_cache(self.cached_input.filter(|_| rounded.is_empty()), &self.x, &xm, recompute);
+            let cached_input = self.cached_input.filter(|_| rounded.is_empty());
+            let input_cache = input_cache((&self.op, cached_input), &self.x, &xm, recompute);
             let narrow =
                 (!integers && self.compute.dtype() != self.compute.stored()).then(|| self.compute.stored());
             let call = Call {

@@ -153,6 +153,7 @@ impl<C: Compute> Bound<C> {
             sets_up_outside: C::SHAPED_BY.is_some(),
             keeps_gradients: op.keeps_gradients(),
             cached_input: C::CACHED_INPUT,
+            cached_parameters: C::CACHED_PARAMETERS,
             in_bfloat16: if C::IN_BFLOAT16 == 0 {
                 0
             } else {

@@ -215,6 +215,10 @@ pub trait Compute: Declared {
     /// [`Run::fingerprint`] and [`Run::input_cache`].
     const CACHED_INPUT: Option<usize> = None;
 
+    /// The number of inputs after [`Compute::CACHED_INPUT`] that are its parameters, such as scales. Data derived from
+    /// them is cached with that input.
+    const CACHED_PARAMETERS: usize = 0;
+
     /// The inputs, by bit, whose elements and gradients the kernels may access in bfloat16, through [`Run::values`],
     /// [`Backward::values`] and [`Backward::gx_values`]. If not zero, this also holds for the first output and its
     /// gradient: [`Run::y_values`], [`Backward::gy_values`].

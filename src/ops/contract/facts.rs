@@ -118,6 +118,8 @@ pub struct Facts {
     pub keeps_gradients: bool,
     /// The input from which derived data is cached between runs.
     pub cached_input: Option<usize>,
+    /// The number of inputs after that one that are its parameters.
+    pub cached_parameters: usize,
     /// The given inputs that kernels may access in bfloat16, by bit. If not zero, also the first output and its
     /// gradient.
     pub in_bfloat16: u64,
@@ -160,6 +162,7 @@ impl Facts {
             sets_up_outside: true,
             keeps_gradients: false,
             cached_input: None,
+            cached_parameters: 0,
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares: Compares::Nothing,
@@ -195,6 +198,7 @@ impl Facts {
             sets_up_outside: false,
             keeps_gradients: false,
             cached_input: None,
+            cached_parameters: 0,
             in_bfloat16: 0,
             hosts_epilogue: false,
             compares,

@@ -61,6 +61,7 @@ op! {
 
 impl Compute for BlockQuantizedAffine {
     const CACHED_INPUT: Option<usize> = Some(1);
+    const CACHED_PARAMETERS: usize = 2;
     without_gradient!();
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
@@ -74,15 +75,15 @@ impl Compute for BlockQuantizedAffine {
         let (numbers, levels) = (x.get(0), x.get(1));
         let block = self.block_size as usize;
         let bytes = block * self.bits as usize / 8;
-        let Some((inputs, batch)) = numbers.split_last().filter(|(inputs, _)| {
-            levels.ndim() == 3 && levels[1] == inputs.div_ceil(block) && levels[2] == bytes
-        }) else {
+        let fits =
+            |inputs: usize| levels.ndim() == 3 && levels[1] == inputs.div_ceil(block) && levels[2] == bytes;
+        let Some(batch) = numbers.split_last().and_then(|(inputs, batch)| fits(*inputs).then_some(batch))
+        else {
             let expected = format!(
                 "x of shape (batch..., inputs) and levels of shape (outputs, inputs / {block}, {bytes})"
             );
             return Err(Error::shape(NAME, expected, [numbers, levels]));
         };
-        let _ = inputs;
         let parameters = [("scale", x.find(2)), ("zero", x.find(3))];
         for (name, shape) in parameters.into_iter().filter_map(|(name, shape)| Some((name, shape?))) {
             if **shape != levels[..2] {

@@ -226,6 +226,24 @@ unsafe fn transpose<const SUBTRACTS: bool>(
     }
 }
 
+/// Writes the scales of 16 columns from `first` on: a register for each block. The zero points minus the middle level
+/// follow, if there are any.
+///
+/// # Safety
+/// The machine must have AVX-512, numbers must be `f32`, and `to` must have space for [`BlockWeights::parameters`].
+unsafe fn transpose_parameters<T: Float>(weights: &BlockWeights<'_, T>, first: usize, to: *mut f32) {
+    let (blocks, columns) = (weights.blocks(), WIDE.min(weights.columns - first));
+    let of = |values: &[T]| values[first * blocks..][..columns * blocks].as_ptr().cast::<f32>();
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        transpose::<false>(of(weights.scales), columns, blocks, blocks, 0.0, to);
+        if !weights.zeros.is_empty() {
+            let (zeros, middle) = (of(weights.zeros), weights.middle() as f32);
+            transpose::<true>(zeros, columns, blocks, blocks, middle, to.add(WIDE * blocks));
+        }
+    }
+}
+
 /// The memory of packed levels: of the cache, or its own.
 #[allow(dead_code)] // keeps the memory alive
 enum PackedLevels<'a> {
@@ -239,6 +257,8 @@ pub(super) struct PackedBlocks<'a> {
     start: Shared<u8>,
     /// Keeps the memory alive.
     _memory: PackedLevels<'a>,
+    /// The scales and zero points of all columns, if they are cached.
+    parameters: Option<Lent<'a, f32>>,
 }
 
 /// Rows in the order in which the kernels read them.
@@ -251,6 +271,14 @@ struct PreparedRows {
     sums: List<f32>,
     /// Steps of the blocks.
     steps: List<f32>,
+}
+
+impl<T> BlockWeights<'_, T> {
+    /// Numbers of a group of columns: scales, and zero points if there are any.
+    fn parameters(&self) -> usize {
+        let kinds = if self.zeros.is_empty() { 1 } else { 2 };
+        kinds * WIDE * self.terms.div_ceil(self.block)
+    }
 }
 
 impl<'a> PackedBlocks<'a> {
@@ -279,18 +307,41 @@ impl<'a> PackedBlocks<'a> {
             });
         };
         let way = [columns, weights.block, weights.bits];
+        let parameters = input_cache.and_then(|array| Self::keep_parameters(weights, array, way));
         if let Some(mut lent) = input_cache.and_then(|array| array.lend(0, way, size)) {
             let start = lent.ptr();
             if !lent.is_made() {
                 pack(start);
                 lent.made();
             }
-            return Some(Self { start: Shared::new(start), _memory: PackedLevels::Kept(lent) });
+            return Some(Self { start: Shared::new(start), _memory: PackedLevels::Kept(lent), parameters });
         }
         let own = List::<u8>::with_capacity(size);
         let start = own.as_ptr().cast_mut();
         pack(start);
-        Some(Self { start: Shared::new(start), _memory: PackedLevels::Own(own) })
+        Some(Self { start: Shared::new(start), _memory: PackedLevels::Own(own), parameters })
+    }
+
+    /// The cached scales and zero points of all groups of columns, see [`transpose_parameters`]. None if they may not
+    /// be cached.
+    fn keep_parameters<T: Float>(
+        weights: &BlockWeights<'_, T>,
+        array: InputCache<'a>,
+        way: [usize; 3],
+    ) -> Option<Lent<'a, f32>> {
+        let (groups, each) = (weights.columns.div_ceil(WIDE), weights.parameters());
+        let mut lent = array.lend_of_parameters::<f32>(1, way, groups * each)?;
+        if !lent.is_made() {
+            let to = Shared::new(lent.ptr());
+            threads::ranges(groups, 4, |groups| {
+                for group in groups {
+                    // SAFETY: the machine has the instructions, and each group has its own memory.
+                    unsafe { transpose_parameters(weights, group * WIDE, to.get().add(group * each)) };
+                }
+            });
+            lent.made();
+        }
+        Some(lent)
     }
 
     /// Writes the products of rows without very large numbers. The numbers must be `f32`.
@@ -325,27 +376,27 @@ impl<'a> PackedBlocks<'a> {
         is_whole: bool,
         y: &mut [T],
     ) {
-        let &BlockWeights { scales, zeros, columns, bits, .. } = weights;
+        let &BlockWeights { zeros, columns, bits, .. } = weights;
         let (rows, blocks, bytes) = (y.len() / columns, weights.blocks(), weights.block_bytes());
         let (has_zeros, levels, to) = (!zeros.is_empty(), self.start, Shared::new(y.as_mut_ptr()));
+        let (kept, each) =
+            (self.parameters.as_ref().map(|kept| Shared::new(kept.ptr())), weights.parameters());
         let kernel = if is_whole { whole } else { numbers };
         let grain = GRAIN / (WIDE * weights.terms * rows);
         threads::ranges(columns.div_ceil(WIDE), grain, |groups| {
-            scratch::with(2 * WIDE * blocks, |parameters: &mut [f32]| {
-                let (of_scales, of_zeros) = parameters.split_at_mut(WIDE * blocks);
+            scratch::with(if kept.is_some() { 0 } else { each }, |parameters: &mut [f32]| {
                 for first in groups.map(|group| group * WIDE) {
-                    let (n, at) = (WIDE.min(columns - first), first * blocks);
-                    // SAFETY: the machine has the instructions, numbers are `f32`, and there is a register for each
-                    // block.
-                    unsafe {
-                        let scales = scales[at..at + n * blocks].as_ptr().cast();
-                        transpose::<false>(scales, n, blocks, blocks, 0.0, of_scales.as_mut_ptr());
-                        if has_zeros {
-                            let (zeros, middle) =
-                                (zeros[at..at + n * blocks].as_ptr(), weights.middle() as f32);
-                            transpose::<true>(zeros.cast(), n, blocks, blocks, middle, of_zeros.as_mut_ptr());
+                    let n = WIDE.min(columns - first);
+                    let scales = match kept {
+                        Some(kept) => kept.get().wrapping_add(first / WIDE * each),
+                        None => {
+                            let to = parameters.as_mut_ptr();
+                            // SAFETY: the machine has the instructions, numbers are `f32`, and there is a register for
+                            // each block.
+                            unsafe { transpose_parameters(weights, first, to) };
+                            to
                         }
-                    }
+                    };
                     for start in (0..rows).step_by(TALL) {
                         let count = TALL.min(rows - start);
                         let tile = BlockTile {
@@ -353,8 +404,8 @@ impl<'a> PackedBlocks<'a> {
                             sums: x.sums[start * blocks..].as_ptr(),
                             steps: x.steps.as_ptr().wrapping_add(start * blocks),
                             levels: levels.get().wrapping_add(first * blocks * bytes),
-                            scales: of_scales.as_ptr(),
-                            zeros: of_zeros.as_ptr(),
+                            scales,
+                            zeros: scales.wrapping_add(WIDE * blocks),
                             blocks,
                             words: bytes / 4,
                             y: to.get().cast::<f32>().wrapping_add(start * columns + first),
@@ -408,6 +459,7 @@ impl PreparedRows {
         let mut to = List::repeat(0.0, rows * each);
         let [mut sums, mut steps] = [(); 2].map(|()| List::repeat(0.0, rows * blocks));
         let (middle, is_paired) = (weights.middle() as i32, weights.bits == 4);
+        let mut bytes = List::repeat(0, block);
         scratch::with(block, |levels: &mut [T]| {
             vectorised(
                 #[inline(always)]
@@ -417,8 +469,12 @@ impl PreparedRows {
                         for (b, x) in x.chunks(block).enumerate() {
                             levels.fill(T::ZERO);
                             let step = quantize(x, levels);
-                            let level = |k: usize| levels[k].real() as i32;
-                            let sum = (0..block).map(level).sum::<i32>();
+                            let mut sum = 0;
+                            for (to, level) in bytes.iter_mut().zip(&*levels) {
+                                let level = level.real() as i32;
+                                sum += level;
+                                *to = level as u8;
+                            }
                             let at = (start * blocks) + b * count + m;
                             (sums[at], steps[at]) = (sum as f32, step.real() as f32);
                             let to = &mut to[start * each + b * per_block * count + m..];
@@ -429,18 +485,14 @@ impl PreparedRows {
                                 }
                             };
                             put((-middle * sum).cast_unsigned());
-                            let byte = |k: usize, i: usize| (level(k) as u8 as u32) << (8 * i);
-                            let four = |k: usize, step: usize| {
-                                (0..4).map(|i| byte(k + i * step, i)).fold(0, |all, byte| all | byte)
-                            };
-                            for k in (0..block).step_by(8) {
-                                if is_paired {
-                                    put(four(k, 2));
-                                    put(four(k + 1, 2));
-                                } else {
-                                    put(four(k, 1));
-                                    put(four(k + 4, 1));
-                                }
+                            for eight in bytes.as_chunks::<8>().0 {
+                                let [a, b, c, d, e, f, g, h] = *eight;
+                                let order = if is_paired { [a, c, e, g, b, d, f, h] } else { *eight };
+                                order
+                                    .as_chunks::<4>()
+                                    .0
+                                    .iter()
+                                    .for_each(|four| put(u32::from_le_bytes(*four)));
                             }
                         }
                     }
