@@ -6,6 +6,7 @@ mod arm;
 mod blocks;
 mod depthwise;
 mod dots;
+mod in_tiles;
 pub mod levels;
 mod lookup;
 pub(super) mod matrix;

@@ -1,5 +1,6 @@
 //! Loops over memory. Knows slices, lanes and threads; knows no graphs, operations or Python.
 
+mod amx;
 pub(crate) mod attention;
 pub mod broadcast;
 pub mod broadcast_blocks;

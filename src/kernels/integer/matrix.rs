@@ -1,11 +1,14 @@
 //! A packed matrix of weights for products with few rows of levels, many times in a row.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
-use super::output::Sums;
+use super::in_tiles::{LeftTiles, TileKernels, WeightPanel, rows_of_copies};
+use super::output::{ResultPart, Sums};
 use super::pack::{QuantizedWeights, Stretches, WeightPanels};
 use super::tile::{Finish, GROUP, IntegerTile, Kernels, SumTarget, TALL, WIDE, kernels};
 use crate::kernels::Float;
+use crate::kernels::amx::TilesInUse;
 use crate::kernels::gemm::EvenSplit;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::vectorised;
@@ -144,60 +147,165 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
         let row = |i: usize| &x.levels[i * x.row..][..terms];
         let sum = |i: usize| row(i).iter().map(|level| i32::from(*level)).sum::<i32>();
         let sums_of_rows: List<i32> = (0..if self.has_zeros { x.count } else { 0 }).map(sum).collect();
-        let (wide, to) = (self.kernels.panel(), Shared::new(y.as_mut_ptr()));
-        let (panels, work) = (columns.div_ceil(wide), x.count * terms * columns);
+        let conversion = SumConversion {
+            zeros: if self.has_zeros { &self.zeros } else { &[] },
+            sums_of_rows: &sums_of_rows,
+            added: &added,
+            scales: &scales,
+            shifts,
+            to: Shared::new(y.as_mut_ptr()),
+            columns,
+        };
+        let stretches = self.size.stretches();
+        match self.kernels.in_tiles.filter(|tiles| (tiles.pays)(x.count, stretches)) {
+            Some(kernels) => {
+                let starts: List<*const u8> = (0..x.count).map(|i| row(i).as_ptr()).collect();
+                let most = rows_of_copies(stretches);
+                for (i, starts) in starts.chunks(most).enumerate() {
+                    // SAFETY: each row has all terms.
+                    let left = unsafe { LeftTiles::new(starts, &[0], terms) };
+                    self.in_tiles(kernels, &left, i * most, &conversion);
+                }
+            }
+            None => self.in_registers(x, &conversion),
+        }
+    }
+
+    /// Calls `work` with panels of columns that this number of rows is multiplied by, on all threads.
+    fn share_panels(&self, rows: usize, work: impl Fn(Range<usize>) + Sync) {
+        let MatrixSize { terms, columns } = self.size;
+        let (panels, all) = (columns.div_ceil(self.kernels.panel()), rows * terms * columns);
         // Tasks of the same size, so that no thread waits for another one.
-        let tasks = EvenSplit::new(panels, (work / GRAIN).clamp(1, panels.max(1)));
-        threads::parallel(tasks.parts(), |task| {
+        let tasks = EvenSplit::new(panels, (all / GRAIN).clamp(1, panels.max(1)));
+        threads::parallel(tasks.parts(), |task| work(tasks.part(task)));
+    }
+
+    /// The first column of a panel, its weights and registers, and the number of its columns.
+    fn panel(&self, panel: usize) -> (usize, (*const i8, usize), usize) {
+        let column = panel * self.kernels.panel();
+        let (weights, registers) = self.panels.panel(column);
+        (column, (weights, registers), (registers * self.kernels.width).min(self.size.columns - column))
+    }
+
+    /// Computes tiles of sums in registers.
+    fn in_registers(&self, x: LevelRows<'_, T>, conversion: &SumConversion<'_, T>) {
+        self.share_panels(x.count, |panels| {
             let mut sums: Sums = [0; TALL * WIDE];
-            for column in tasks.part(task).map(|panel| panel * wide) {
-                let (weights, registers) = self.panels.panel(column);
-                let n = (registers * self.kernels.width).min(columns - column);
+            for panel in panels {
+                let (column, (weights, registers), columns) = self.panel(panel);
                 let tiles = self.kernels.tiles[registers - 1];
-                for at in (0..x.count).step_by(tiles.len()) {
-                    let rows = tiles.len().min(x.count - at);
-                    let mut starts = [std::ptr::null(); TALL];
-                    for (i, start) in starts[..rows].iter_mut().enumerate() {
-                        *start = row(at + i).as_ptr();
+                for row in (0..x.count).step_by(tiles.len()) {
+                    let part = ResultPart { row, rows: tiles.len().min(x.count - row), column, columns };
+                    let mut rows = [std::ptr::null(); TALL];
+                    for (i, start) in rows[..part.rows].iter_mut().enumerate() {
+                        *start = x.levels[(row + i) * x.row..].as_ptr();
                     }
-                    let zeros =
-                        self.has_zeros.then(|| (self.zeros[column..].as_ptr(), &sums_of_rows[at..at + rows]));
-                    let start = to.get().wrapping_add(at * columns + column);
-                    let is_single = size_of::<T>() == size_of::<f32>();
-                    let target = if is_single {
-                        // The numbers are `f32`.
-                        SumTarget::Numbers {
-                            to: start.cast(),
-                            row: columns,
-                            columns: n,
-                            scales: scales[column..].as_ptr().cast(),
-                            shifts: shifts[column..].as_ptr().cast(),
-                        }
-                    } else {
-                        SumTarget::Sums(sums.as_mut_ptr())
-                    };
                     let tile = IntegerTile {
-                        rows: starts,
+                        rows,
                         taps: &[0],
-                        groups: terms.div_ceil(GROUP),
+                        groups: self.size.terms.div_ceil(GROUP),
                         weights,
-                        finish: Finish { added: added[column..].as_ptr(), zeros, target },
+                        finish: conversion.finish(part, &mut sums),
                     };
                     // SAFETY: the kernel runs on this machine, and the panel has its weights. The rest of its last
                     // group follows each row. Each thread writes separate columns.
-                    unsafe { tiles[rows - 1](&tile) };
-                    if is_single {
-                        continue;
-                    }
-                    for (i, sums) in sums.chunks_exact(WIDE).take(rows).enumerate() {
-                        for (j, sum) in sums[..n].iter().enumerate() {
-                            let number = T::all(f64::from(*sum)) * scales[column + j] + shifts[column + j];
-                            // SAFETY: as above.
-                            unsafe { start.add(i * columns + j).write(number) };
-                        }
-                    }
+                    unsafe { tiles[part.rows - 1](&tile) };
+                    conversion.take(part, &sums);
                 }
             }
         });
+    }
+
+    /// As [`LevelMatrix::in_registers`], in tiles of AMX. `first` is the number of the first row.
+    fn in_tiles(
+        &self,
+        kernels: &TileKernels,
+        left: &LeftTiles,
+        first: usize,
+        conversion: &SumConversion<'_, T>,
+    ) {
+        self.share_panels(left.rows(), |panels| {
+            let mut sums: Sums = [0; TALL * WIDE];
+            // SAFETY: the machine has tiles.
+            let _tiles = unsafe { TilesInUse::new() };
+            for panel in panels {
+                let (column, (weights, registers), columns) = self.panel(panel);
+                let convert = |row: usize, rows: &[*const u8]| {
+                    let part = ResultPart { row: first + row, rows: rows.len(), column, columns };
+                    let tile = IntegerTile::of_sums(rows, conversion.finish(part, &mut sums));
+                    // SAFETY: the kernel runs on this machine. Each thread writes separate columns.
+                    unsafe { kernels.convert[registers - 1][part.rows - 1](&tile) };
+                    conversion.take(part, &sums);
+                };
+                // SAFETY: the panel has its weights, and tiles are in use.
+                unsafe { left.multiply(WeightPanel { weights, registers }, convert) };
+            }
+        });
+    }
+}
+
+/// The conversion of sums to numbers.
+struct SumConversion<'a, T> {
+    /// The zero points of the columns. Empty if all are zero.
+    zeros: &'a [i32],
+    /// The sums of the rows of levels, if there are zero points.
+    sums_of_rows: &'a [i32],
+    /// The number added to each sum of a column.
+    added: &'a [i32],
+    /// The factors of the columns.
+    scales: &'a [T],
+    /// The number added to each column after its factor.
+    shifts: &'a [T],
+    /// The result, in contiguous rows.
+    to: Shared<T>,
+    /// The columns of the result.
+    columns: usize,
+}
+
+impl<T: Float> SumConversion<'_, T> {
+    /// True if numbers are `f32`, so that kernels write them.
+    const IS_SINGLE: bool = size_of::<T>() == size_of::<f32>();
+
+    /// The address of the first number of a part.
+    fn at(&self, part: ResultPart) -> *mut T {
+        self.to.get().wrapping_add(part.row * self.columns + part.column)
+    }
+
+    /// The conversion of a part by a kernel. It writes sums if numbers are not `f32`.
+    #[inline(always)]
+    fn finish(&self, part: ResultPart, sums: &mut Sums) -> Finish<'_> {
+        let ResultPart { row, rows, column, columns } = part;
+        let has_zeros = !self.zeros.is_empty();
+        let zeros = has_zeros.then(|| (self.zeros[column..].as_ptr(), &self.sums_of_rows[row..row + rows]));
+        let target = if Self::IS_SINGLE {
+            // The numbers are `f32`.
+            SumTarget::Numbers {
+                to: self.at(part).cast(),
+                row: self.columns,
+                columns,
+                scales: self.scales[column..].as_ptr().cast(),
+                shifts: self.shifts[column..].as_ptr().cast(),
+            }
+        } else {
+            SumTarget::Sums(sums.as_mut_ptr())
+        };
+        Finish { added: self.added[column..].as_ptr(), zeros, target }
+    }
+
+    /// Converts the sums of a part, unless a kernel did.
+    #[inline(always)]
+    fn take(&self, part: ResultPart, sums: &Sums) {
+        if Self::IS_SINGLE {
+            return;
+        }
+        for (i, sums) in sums.chunks_exact(WIDE).take(part.rows).enumerate() {
+            let columns = part.column..part.column + part.columns;
+            let numbers = self.scales[columns.clone()].iter().zip(&self.shifts[columns]);
+            for (j, (sum, (scale, shift))) in sums.iter().zip(numbers).enumerate() {
+                let number = T::all(f64::from(*sum)) * *scale + *shift;
+                // SAFETY: the part is within the result, and each thread writes separate columns.
+                unsafe { self.at(part).add(i * self.columns + j).write(number) };
+            }
+        }
     }
 }

@@ -142,7 +142,7 @@ impl WeightPanels {
     /// Bytes of packed weights.
     pub(super) fn bytes(kernels: &Kernels, columns: usize, stretches: Stretches) -> usize {
         let groups = stretches.count * stretches.groups();
-        columns.next_multiple_of(kernels.width) * (groups * GROUP + size_of::<i32>())
+        columns.next_multiple_of(kernels.width) * (groups * GROUP + size_of::<i32>()) + kernels.excess()
     }
 
     /// The panel that begins at a column, which must be a multiple of the panel width, and its number of registers.

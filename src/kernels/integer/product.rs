@@ -1,10 +1,14 @@
 //! Sums of products of levels and weights over windows, tile by tile, on all cores.
 
-use super::output::{ColumnTerms, ResultPart, SumOutput, Sums};
-use super::pack::{Packed, QuantizedWeights};
-use super::tile::{IntegerTile, Kernels, TALL, WIDE, kernels};
-use super::window::{ImageWindow, Origins, PositionBlock};
+use std::ops::Range;
+
+use super::in_tiles::{LeftTiles, TileKernels, WeightPanel, rows_of_copies};
+use super::output::{ColumnTerms, Offsets, ResultPart, SumOutput, Sums};
+use super::pack::{Packed, QuantizedWeights, Stretches, WeightPanels};
+use super::tile::{Finish, IntegerTile, Kernels, TALL, WIDE, kernels};
+use super::window::{ImageWindow, PositionBlock};
 use crate::array::InputCache;
+use crate::kernels::amx::TilesInUse;
 use crate::kernels::scratch::List;
 use crate::kernels::threads::parallel;
 
@@ -101,10 +105,11 @@ pub(super) fn multiply_by(
     let panels = packed.columns.div_ceil(wide);
     let shares = PIECES.div_ceil(blocks.count().max(1)).min(panels).max(1);
     let per_share = panels.div_ceil(shares);
+    let in_tiles = kernels.in_tiles.filter(|tiles| (tiles.pays)(window.positions(), stretches));
     parallel(blocks.count() * shares, |i| {
         let block = blocks.get(i / shares);
-        let (first_panel, end_panel) = (i % shares * per_share, panels.min((i % shares + 1) * per_share));
-        if first_panel >= end_panel {
+        let some = i % shares * per_share..panels.min((i % shares + 1) * per_share);
+        if some.is_empty() {
             return;
         }
         let mut frame = List::with_capacity(window.frame_len(&block));
@@ -117,43 +122,134 @@ pub(super) fn multiply_by(
             // SAFETY: the windows are within the levels, or within the frame.
             starts.map(|start| unsafe { sum(start, &taps, stretches.length) }).collect::<List<i32>>()
         });
-        let mut sums: Sums = [0; TALL * WIDE];
-        for panel in first_panel..end_panel {
-            let column = panel * wide;
-            let (weights, registers) = packed.panel(column);
-            let columns = (registers * kernels.width).min(packed.columns - column);
-            let tiles = kernels.tiles[registers - 1];
-            let mut starts = Positions::new(&block, width);
-            let mut at = 0;
-            while at < positions {
-                let rows = tiles.len().min(positions - at);
-                let part = ResultPart { row: first + at, rows, column, columns };
-                let target = output.target(part, &mut sums);
-                let tile = IntegerTile {
-                    rows: next_rows(&origins, &mut starts, rows),
-                    taps: &taps,
-                    groups: stretches.groups(),
-                    weights,
-                    finish: offsets.finish(
-                        column,
-                        sums_of_rows.as_ref().map(|sums| &sums[at..at + rows]),
-                        target,
-                    ),
-                };
-                // SAFETY: the kernel runs on this machine, and the panel has its weights. Each run of a window is
-                // followed by the rest of its last group. The target has space for the part.
-                unsafe { tiles[rows - 1](&tile) };
-                output.take(part, &sums);
-                at += rows;
-            }
+        let product = BlockProduct {
+            kernels,
+            packed,
+            offsets: &offsets,
+            sums_of_rows: sums_of_rows.as_deref(),
+            taps: &taps,
+            stretches,
+            first,
+            output,
+        };
+        let starts = Positions::new(&block, width).map(|at| origins.of(at));
+        match in_tiles {
+            Some(tiles) => product.in_tiles(tiles, some.clone(), starts),
+            None => product.in_registers(some.clone(), starts, positions),
         }
-        let column = first_panel * wide;
-        let columns = packed.columns.min(end_panel * wide) - column;
+        let column = some.start * wide;
+        let columns = packed.columns.min(some.end * wide) - column;
         output.finish(ResultPart { row: first, rows: positions, column, columns });
     });
 }
 
+/// The product of a block of positions with some panels of weights. Its windows are within the levels or a frame, and
+/// each run of a window is followed by the rest of its last group.
+struct BlockProduct<'a> {
+    /// The kernels, which run on this machine.
+    kernels: &'static Kernels,
+    /// The weights.
+    packed: WeightPanels,
+    /// The corrections of the sums.
+    offsets: &'a Offsets,
+    /// The sums of the levels of each window, if they are needed.
+    sums_of_rows: Option<&'a [i32]>,
+    /// The offset of each run of a window.
+    taps: &'a [isize],
+    /// The runs of a window.
+    stretches: Stretches,
+    /// The first position, as a row of the result.
+    first: usize,
+    /// The destination.
+    output: &'a dyn SumOutput,
+}
+
+impl BlockProduct<'_> {
+    /// The first column of a panel, its weights and registers, and the number of its columns.
+    #[inline(always)]
+    fn panel(&self, panel: usize) -> (usize, (*const i8, usize), usize) {
+        let column = panel * self.kernels.panel();
+        let (weights, registers) = self.packed.panel(column);
+        (column, (weights, registers), (registers * self.kernels.width).min(self.packed.columns - column))
+    }
+
+    /// The conversion of the sums of a part.
+    #[inline(always)]
+    fn finish(&self, part: ResultPart, sums: &mut Sums) -> Finish<'_> {
+        let at = part.row - self.first;
+        let of_rows = self.sums_of_rows.map(|sums| &sums[at..at + part.rows]);
+        self.offsets.finish(part.column, of_rows, self.output.target(part, sums))
+    }
+
+    /// Computes tiles of sums in registers. `starts` are the addresses of the windows of all positions.
+    fn in_registers(
+        &self,
+        panels: Range<usize>,
+        starts: impl Iterator<Item = *const u8> + Clone,
+        positions: usize,
+    ) {
+        let mut sums: Sums = [0; TALL * WIDE];
+        for panel in panels {
+            let (column, (weights, registers), columns) = self.panel(panel);
+            let tiles = self.kernels.tiles[registers - 1];
+            let mut starts = starts.clone();
+            let mut at = 0;
+            while at < positions {
+                let rows = tiles.len().min(positions - at);
+                let part = ResultPart { row: self.first + at, rows, column, columns };
+                let tile = IntegerTile {
+                    rows: next_rows(&mut starts, rows),
+                    taps: self.taps,
+                    groups: self.stretches.groups(),
+                    weights,
+                    finish: self.finish(part, &mut sums),
+                };
+                // SAFETY: the kernel runs on this machine, and the panel has its weights. Each run of a window is
+                // followed by the rest of its last group. The target has space for the part.
+                unsafe { tiles[rows - 1](&tile) };
+                self.output.take(part, &sums);
+                at += rows;
+            }
+        }
+    }
+
+    /// As [`BlockProduct::in_registers`], in tiles of AMX.
+    fn in_tiles(
+        &self,
+        kernels: &TileKernels,
+        panels: Range<usize>,
+        mut starts: impl Iterator<Item = *const u8>,
+    ) {
+        let (mut sums, mut at): (Sums, usize) = ([0; TALL * WIDE], 0);
+        let most = rows_of_copies(self.stretches);
+        // SAFETY: the machine has tiles.
+        let _tiles = unsafe { TilesInUse::new() };
+        loop {
+            let rows: List<*const u8> = starts.by_ref().take(most).collect();
+            if rows.is_empty() {
+                return;
+            }
+            // SAFETY: the windows are within the levels, or within the frame.
+            let left = unsafe { LeftTiles::new(&rows, self.taps, self.stretches.length) };
+            for panel in panels.clone() {
+                let (column, (weights, registers), columns) = self.panel(panel);
+                let convert = |row: usize, rows: &[*const u8]| {
+                    let part = ResultPart { row: self.first + at + row, rows: rows.len(), column, columns };
+                    let tile = IntegerTile::of_sums(rows, self.finish(part, &mut sums));
+                    // SAFETY: the kernel runs on this machine, and the target has space for the part.
+                    unsafe { kernels.convert[registers - 1][rows.len() - 1](&tile) };
+                    self.output.take(part, &sums);
+                };
+                // SAFETY: the panel has its weights, and tiles are in use.
+                unsafe { left.multiply(WeightPanel { weights, registers }, convert) };
+            }
+            at += rows.len();
+        }
+    }
+}
+
 /// The positions of a block, in order: image, line and column.
+#[derive(Clone)]
 pub(super) struct Positions {
     /// The number of lines of an image.
     lines: usize,
@@ -192,12 +288,12 @@ impl Iterator for Positions {
     }
 }
 
-/// The addresses of the next `height` rows of levels. The remaining entries are copies of the first.
+/// The addresses of the next `height` rows of levels. The remaining entries are null.
 #[inline(always)]
-fn next_rows(origins: &Origins, starts: &mut Positions, height: usize) -> [*const u8; TALL] {
+fn next_rows(starts: &mut impl Iterator<Item = *const u8>, height: usize) -> [*const u8; TALL] {
     let mut rows = [std::ptr::null(); TALL];
-    for (row, at) in rows[..height].iter_mut().zip(starts) {
-        *row = origins.of(at);
+    for (row, start) in rows[..height].iter_mut().zip(starts) {
+        *row = start;
     }
     rows
 }

@@ -5,6 +5,7 @@ use super::arm::{SignedBySigned, UnsignedBySigned, sums_by_blocks};
 #[cfg(target_arch = "x86_64")]
 use super::dots::x86::{Avx2, Avx512Vnni, AvxVnni};
 use super::dots::{IntegerDots, Portable, Rounding};
+use super::in_tiles::{self, TileKernels};
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::kernels::simd::{Isa, isa};
 
@@ -27,6 +28,14 @@ pub(super) struct IntegerTile<'a> {
     pub(super) weights: *const i8,
     /// The conversion of the sums.
     pub(super) finish: Finish<'a>,
+}
+
+impl<'a> IntegerTile<'a> {
+    /// Sums in memory, with the address of each row.
+    pub(super) fn of_sums(sums: &[*const u8], finish: Finish<'a>) -> Self {
+        let rows = std::array::from_fn(|i| sums.get(i).copied().unwrap_or(std::ptr::null()));
+        Self { rows, taps: &[], groups: 0, weights: std::ptr::null(), finish }
+    }
 }
 
 /// The conversion of sums before they are written.
@@ -65,12 +74,19 @@ pub(super) struct Kernels {
     pub(super) joins_groups: bool,
     /// By number of registers minus one, then by number of rows minus one.
     pub(super) tiles: &'static [&'static [IntegerKernel]],
+    /// Kernels for products of many rows in tiles of AMX, if the machine has it.
+    pub(super) in_tiles: Option<&'static TileKernels>,
 }
 
 impl Kernels {
     /// Columns of a panel: the widest tile.
     pub(super) fn panel(&self) -> usize {
         self.width * self.tiles.len()
+    }
+
+    /// Bytes after packed weights that kernels may read.
+    pub(super) fn excess(&self) -> usize {
+        if self.in_tiles.is_some() { in_tiles::EXCESS } else { 0 }
     }
 }
 
@@ -99,6 +115,26 @@ unsafe fn sums_by_groups<D: IntegerDots, const M: usize, const N: usize>(t: &Int
                     }
                 }
                 w = w.add(N * GROUP * D::WIDTH);
+            }
+        }
+        sums
+    }
+}
+
+/// Reads `M` rows of sums from memory.
+///
+/// # Safety
+/// The caller must have the instructions, and the rows of the tile must have sums for `N` registers.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // as above
+#[cfg(target_arch = "x86_64")]
+unsafe fn sums_in_memory<D: IntegerDots, const M: usize, const N: usize>(t: &IntegerTile<'_>) -> [[D; N]; M] {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let mut sums = [[D::zero(); N]; M];
+        for i in 0..M {
+            for j in 0..N {
+                sums[i][j] = sums[i][j].plus(t.rows[i].cast::<i32>().add(j * D::WIDTH));
             }
         }
         sums
@@ -205,6 +241,7 @@ macro_rules! kernels {
                 levels_less: <$dots as IntegerDots>::LEVELS_LESS,
                 joins_groups: $joins,
                 tiles: &[$(&kernels!(@rows kernel, $n, $rows)),+],
+                in_tiles: None,
             }
         };
     };
@@ -214,6 +251,17 @@ macro_rules! kernels {
 kernels!(PORTABLE, Portable<0>, [1 2], [1 2 3 4]);
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX512_VNNI, Avx512Vnni, [1 2 3 4], [1 2 3 4 5 6], "avx512f,avx512bw,avx512vnni");
+#[cfg(target_arch = "x86_64")]
+kernels!(
+    SUMS_IN_MEMORY, Avx512Vnni, sums_in_memory::<Avx512Vnni, M, N>, false, [1 2 3 4], [1 2 3 4 5 6],
+    "avx512f,avx512bw,avx512vnni"
+);
+/// Kernels of `vdpbusd` for few rows, and tiles for many.
+#[cfg(target_arch = "x86_64")]
+static AMX: Kernels = Kernels {
+    in_tiles: Some(&TileKernels { pays: in_tiles::pays, convert: SUMS_IN_MEMORY.tiles }),
+    ..AVX512_VNNI
+};
 #[cfg(target_arch = "x86_64")]
 kernels!(AVX_VNNI, AvxVnni, [1 2], [1 2 3 4 5 6], "avx2,avxvnni");
 #[cfg(target_arch = "x86_64")]
@@ -226,11 +274,13 @@ kernels!(DOTPROD, SignedBySigned, [1 2 3 4], [1 2 3 4 5], "neon,dotprod");
 /// The kernels that this machine can run, the best one first.
 pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
     #[cfg(target_arch = "x86_64")]
-    let special: [(bool, &'static Kernels); 3] = {
+    let special: [(bool, &'static Kernels); 4] = {
         let most = isa();
-        let (wide, narrow) = (most == Isa::Avx512, matches!(most, Isa::Avx512 | Isa::Avx2));
+        let narrow = matches!(most, Isa::Avx512 | Isa::Avx2);
+        let wide = most == Isa::Avx512 && is_x86_feature_detected!("avx512vnni");
         [
-            (wide && is_x86_feature_detected!("avx512vnni"), &AVX512_VNNI),
+            (wide && in_tiles::are_used(), &AMX),
+            (wide, &AVX512_VNNI),
             (narrow && is_x86_feature_detected!("avxvnni"), &AVX_VNNI),
             (narrow, &AVX2),
         ]
@@ -288,8 +338,30 @@ pub(super) mod packed_otherwise {
     kernels!(LESS, Portable<128>, [1 2 3], [1 2 3 4]);
     kernels!(JOINED, Portable<0>, sums_by_pairs::<M, N>, true, [1 2], [1 2 3]);
 
+    /// Tiles for any number of rows.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    static ALL_IN_TILES: Kernels = Kernels {
+        in_tiles: Some(&TileKernels { pays: |_, _| true, convert: SUMS_IN_MEMORY.tiles }),
+        ..AVX512_VNNI
+    };
+
+    /// Kernels in tiles. Instructions of AMX that the machine lacks are trapped. None without AVX-512.
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    fn trapped() -> Option<&'static Kernels> {
+        (isa() == Isa::Avx512 && is_x86_feature_detected!("avx512vnni")).then(|| {
+            crate::kernels::amx::trap();
+            &ALL_IN_TILES
+        })
+    }
+
+    /// None: the tests trap instructions under Linux.
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    fn trapped() -> Option<&'static Kernels> {
+        None
+    }
+
     /// Kernels of this machine, and these.
     pub(in super::super) fn all() -> impl Iterator<Item = &'static Kernels> {
-        known().chain([&LESS, &JOINED])
+        known().chain([&LESS, &JOINED]).chain(trapped())
     }
 }

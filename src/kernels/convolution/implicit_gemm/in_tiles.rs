@@ -12,7 +12,7 @@ use crate::kernels::convolution::implicit_gemm::nchw::pack_images;
 use crate::kernels::convolution::implicit_gemm::packed_planes::{PlaneBlock, PlaneLayout, padded_stride};
 use crate::kernels::convolution::implicit_gemm::store::store_results;
 use crate::kernels::gemm::tiles::{
-    COLUMNS, HeldTiles, TALLEST, TILE_PAIRS, TILE_ROWS, TileFactors, TileSums, multiply,
+    COLUMNS, TALLEST, TILE_PAIRS, TILE_ROWS, TileFactors, TileSums, TilesInUse, multiply_pairs,
 };
 use crate::kernels::scratch::List;
 use crate::kernels::sixteen_bits::bits_of;
@@ -119,7 +119,7 @@ pub(super) unsafe fn sum_block<T: Float>(
             // SAFETY: the weights have a row for each of these targets, the planes for each word, and the memory
             // beyond the planes, or beyond an image in place, has the excess of the last tile.
             unsafe {
-                let _tiles = HeldTiles::new();
+                let _tiles = TilesInUse::new();
                 for j in (0..n).step_by(COLUMNS) {
                     for i in (0..height).step_by(TALLEST) {
                         let factors = TileFactors {
@@ -131,7 +131,7 @@ pub(super) unsafe fn sum_block<T: Float>(
                         };
                         let p = results.wrapping_add(i * stride + j).cast();
                         let sums = TileSums { p, row: 4 * stride, accumulate: chunk > 0 };
-                        multiply(&factors, height - i, sums);
+                        multiply_pairs(&factors, height - i, sums);
                     }
                 }
             }
@@ -197,7 +197,7 @@ impl TileWeightSums {
         let places: List<isize> = (0..n.div_ceil(TILE_PAIRS) as isize).map(|i| i * tile).collect();
         // SAFETY: guaranteed by the caller.
         unsafe {
-            let _tiles = HeldTiles::new();
+            let _tiles = TilesInUse::new();
             for map in (0..self.width).step_by(COLUMNS) {
                 for (tap, at) in layout.table[..self.taps].iter().enumerate() {
                     for channel in (0..self.height).step_by(TALLEST) {
@@ -211,7 +211,7 @@ impl TileWeightSums {
                             steps: &places,
                         };
                         let sums = TileSums { p: p.cast(), row: 4 * self.width, accumulate };
-                        multiply(&factors, self.height - channel, sums);
+                        multiply_pairs(&factors, self.height - channel, sums);
                     }
                 }
             }

@@ -147,7 +147,7 @@ unsafe fn in_pairs<K: blocks::PairKernels>(
 pub fn instructions() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     if has_pairs() {
-        return amx::state().instructions();
+        return amx::instructions(amx::state());
     }
     #[cfg(target_arch = "aarch64")]
     if has_pairs() {

@@ -84,7 +84,7 @@ unsafe fn in_tiles(
     c: PairResult,
     epilogue: Epilogue<'_, f32>,
 ) {
-    super::amx::trapped::trap();
+    crate::kernels::amx::trap();
     // SAFETY: guaranteed by the caller, and the instructions run. The layouts here have contiguous rows or columns.
     unsafe { super::by_rows(size, a, b, c, epilogue, super::in_pairs::<super::amx::InTiles>) };
 }

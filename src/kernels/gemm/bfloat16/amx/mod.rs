@@ -1,13 +1,9 @@
-//! Products with AMX, the matrix instructions of Intel's servers: whether this process uses them, and their kernels.
+//! Products with AMX: whether this process uses it for bfloat16, and its kernels.
 //!
 //! Blocks, packing and epilogues are the same as for `vdpbf16ps`. AMX is used only after a product in tiles agreed
 //! with one in plain Rust.
 
-mod machine;
-pub(super) mod tiles;
-
-#[cfg(all(test, target_os = "linux"))]
-pub(super) mod trapped;
+mod tiles;
 
 use std::sync::OnceLock;
 
@@ -18,9 +14,8 @@ use super::pack;
 use super::pair_tile::PairTile;
 use super::source::{NumberPart, PairOperand};
 use super::tiles::{TALLEST, TILE_PAIRS, TILE_ROWS};
-use crate::environment::WrongSetting;
+use crate::kernels::amx::{AmxState, TileNumbers, TilesInUse};
 use crate::kernels::epilogue::Epilogue;
-use crate::kernels::simd::{Isa, isa_of_environment};
 
 /// The fewest rows, columns and terms for which tiles are used. Smaller products leave most of a tile empty.
 const LEAST: (usize, usize, usize) = (4, 4, 16);
@@ -39,11 +34,11 @@ impl PairKernels for InTiles {
     const RIGHT: usize = 1 << 18;
     const LEFT: usize = 1 << 17;
     const SPEED: usize = 8;
-    type Registers = tiles::TilesInUse;
+    type Registers = TilesInUse;
 
-    unsafe fn prepare() -> tiles::TilesInUse {
+    unsafe fn prepare() -> TilesInUse {
         // SAFETY: guaranteed by the caller.
-        unsafe { tiles::TilesInUse::new() }
+        unsafe { TilesInUse::new() }
     }
 
     #[inline(always)]
@@ -53,24 +48,12 @@ impl PairKernels for InTiles {
     }
 }
 
-/// Use of AMX in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AmxState {
-    /// The machine or the system has none, or the environment forbids it.
-    Off,
-    /// The first product was wrong.
-    Wrong,
-    On,
-}
-
-impl AmxState {
-    /// The name of the instructions that multiply, on a machine that has `vdpbf16ps` too.
-    pub(super) fn instructions(self) -> &'static str {
-        match self {
-            Self::Off => "avx512bf16",
-            Self::Wrong => "avx512bf16 (amx is off: its first product was wrong)",
-            Self::On => "amx",
-        }
+/// The name of the instructions that multiply, on a machine that has `vdpbf16ps` too.
+pub(super) fn instructions(state: AmxState) -> &'static str {
+    match state {
+        AmxState::Off => "avx512bf16",
+        AmxState::Wrong => "avx512bf16 (amx is off: its first product was wrong)",
+        AmxState::On => "amx",
     }
 }
 
@@ -88,17 +71,9 @@ pub(super) fn is_on() -> bool {
 pub(super) fn state() -> AmxState {
     static STATE: OnceLock<AmxState> = OnceLock::new();
     *STATE.get_or_init(|| {
-        if !is_allowed(&isa_of_environment()) || !machine::multiplies_tiles() {
-            return AmxState::Off;
-        }
         // SAFETY: the machine has the instructions, and the system permits them.
-        if unsafe { is_right::<InTiles>() } { AmxState::On } else { AmxState::Wrong }
+        AmxState::of(TileNumbers::Bfloat16, || unsafe { is_right::<InTiles>() })
     })
-}
-
-/// True if `KINNOR_ISA` does not end below AMX.
-fn is_allowed(highest: &Result<Option<Isa>, WrongSetting>) -> bool {
-    !matches!(highest, Ok(Some(_)))
 }
 
 /// True if a product of odd size has the sums of plain Rust, within the errors of `f32`. It is small enough for one
@@ -141,11 +116,9 @@ unsafe fn is_right<K: PairKernels>() -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{AmxState, InTiles, PackRows, PairKernels, PairTile, is_allowed, is_right, pays};
-    use crate::environment::{self, WrongSetting};
+    use super::{AmxState, InTiles, PackRows, PairKernels, PairTile, instructions, is_right, pays};
     use crate::kernels::gemm::bfloat16::blocks::InRegisters;
     use crate::kernels::gemm::bfloat16::has_pairs;
-    use crate::kernels::simd::Isa;
 
     /// Kernels that get one sum of a tile wrong.
     struct Wrong;
@@ -183,20 +156,11 @@ mod tests {
                 assert!(!is_right::<Wrong>());
                 #[cfg(target_os = "linux")]
                 {
-                    super::trapped::trap();
+                    crate::kernels::amx::trap();
                     assert!(is_right::<InTiles>());
                 }
             }
         }
-    }
-
-    #[test]
-    fn a_lower_set_of_instructions_forbids_tiles() {
-        let wrong: Result<Option<()>, WrongSetting> = environment::setting("PATH", "a test", |_| None);
-        assert!(
-            is_allowed(&Ok(None)) && is_allowed(&Err(wrong.expect_err("a setting that nothing matches")))
-        );
-        assert!(!is_allowed(&Ok(Some(Isa::Avx512))) && !is_allowed(&Ok(Some(Isa::Portable))));
     }
 
     #[test]
@@ -206,7 +170,7 @@ mod tests {
 
     #[test]
     fn instructions_have_names_in_each_state() {
-        let names = [AmxState::Off, AmxState::Wrong, AmxState::On].map(AmxState::instructions);
+        let names = [AmxState::Off, AmxState::Wrong, AmxState::On].map(instructions);
         assert!(names[0] == "avx512bf16" && names[1].starts_with(names[0]) && names[2] == "amx");
         assert_eq!(InTiles::TALLEST % InTiles::ROWS, 0);
     }

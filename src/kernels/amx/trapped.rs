@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 use std::cell::UnsafeCell;
 use std::sync::Once;
 
-use super::machine;
+use super::{TileNumbers, machine};
 
 /// A register of a tile: rows of 64 bytes.
 type TileBytes = [[u8; 64]; 16];
@@ -102,9 +102,7 @@ impl TileFile {
     /// Emulates `tdpbf16ps`: adds the product of two tiles of bfloat16 to a tile of floats.
     #[target_feature(enable = "avx512f,avx512dq")]
     fn dot(&mut self, c: usize, a: usize, b: usize) {
-        assert!(c != a && c != b && a != b, "three different tiles");
-        assert!(self.rows[c] == self.rows[a] && self.row_bytes[c] == self.row_bytes[b]);
-        assert!(self.row_bytes[a] / 4 == self.rows[b]);
+        self.check((c, a, b));
         for m in 0..self.rows[c] {
             let mut sums = [_mm512_setzero_ps(); 2];
             for (half, sum) in sums.iter_mut().enumerate() {
@@ -126,6 +124,37 @@ impl TileFile {
         self.tiles[c][self.rows[c]..].fill([0; 64]);
     }
 
+    /// Emulates `tdpbssd`, `tdpbsud`, `tdpbusd` and `tdpbuud`: adds the product of two tiles of bytes to a tile of
+    /// integers. A signed byte is one of -128 to 127, another one of 0 to 255.
+    fn dot_bytes(&mut self, (c, a, b): (usize, usize, usize), [is_left_signed, is_right_signed]: [bool; 2]) {
+        self.check((c, a, b));
+        let number = |byte: u8, is_signed: bool| {
+            if is_signed { i32::from(byte.cast_signed()) } else { i32::from(byte) }
+        };
+        for m in 0..self.rows[c] {
+            for n in 0..self.row_bytes[c] / 4 {
+                let at = 4 * n..4 * n + 4;
+                let mut sum = i32::from_le_bytes(std::array::from_fn(|i| self.tiles[c][m][at.start + i]));
+                for four in 0..self.rows[b] {
+                    for i in 0..4 {
+                        let left = number(self.tiles[a][m][4 * four + i], is_left_signed);
+                        let right = number(self.tiles[b][four][at.start + i], is_right_signed);
+                        sum = sum.wrapping_add(left * right);
+                    }
+                }
+                self.tiles[c][m][at].copy_from_slice(&sum.to_le_bytes());
+            }
+        }
+        self.tiles[c][self.rows[c]..].fill([0; 64]);
+    }
+
+    /// Panics unless these tiles are different and have sizes that fit a product.
+    fn check(&self, (c, a, b): (usize, usize, usize)) {
+        assert!(c != a && c != b && a != b, "three different tiles");
+        assert!(self.rows[c] == self.rows[a] && self.row_bytes[c] == self.row_bytes[b]);
+        assert!(self.row_bytes[a] / 4 == self.rows[b]);
+    }
+
     /// Runs the instruction at `code`, and returns its length. None if it is not one of AMX.
     ///
     /// # Safety
@@ -144,6 +173,10 @@ impl TileFile {
         let (kind, tile, low) = (byte(4) >> 6, byte(4) >> 3 & 7, byte(4) & 7);
         if (byte(3), kind) == (0x5C, 3) && prefix == 2 && self.is_configured {
             self.dot(tile, low, third & 7);
+            return Some(5);
+        }
+        if (byte(3), kind) == (0x5E, 3) && self.is_configured {
+            self.dot_bytes((tile, low, third & 7), [prefix >= 2, prefix % 2 == 1]);
             return Some(5);
         }
         if (byte(3), prefix, byte(4)) == (0x49, 0, 0xC0) {
@@ -230,7 +263,7 @@ extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc
 pub(in crate::kernels) fn trap() {
     static TRAPPED: Once = Once::new();
     TRAPPED.call_once(|| {
-        if machine::multiplies_tiles() {
+        if [TileNumbers::Bfloat16, TileNumbers::Integers].into_iter().all(machine::multiplies_tiles) {
             return;
         }
         // SAFETY: the handler has the type that the flag says.

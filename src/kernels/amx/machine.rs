@@ -1,18 +1,26 @@
 //! Detection of AMX: the processor has it, the system saves its registers, and this process may use them. An
 //! instruction of AMX is an illegal instruction unless all three hold.
 
-/// True if this process may multiply tiles of bfloat16. Asks the system for permission, which then holds for all
+use super::TileNumbers;
+
+/// True if this process may multiply tiles of these numbers. Asks the system for permission, which then holds for all
 /// threads.
-pub(super) fn multiplies_tiles() -> bool {
-    processor_has_tiles() && system_saves_tiles() && asks_permission()
+pub(super) fn multiplies_tiles(numbers: TileNumbers) -> bool {
+    processor_has_tiles(numbers) && system_saves_tiles() && asks_permission()
 }
 
-/// True if the processor multiplies tiles of bfloat16, eight of 16 rows of 64 bytes.
-fn processor_has_tiles() -> bool {
-    /// The bits of AMX-BF16 and AMX-TILE in register EDX of leaf 7.
-    const TILES: u32 = 1 << 22 | 1 << 24;
+/// True if the processor multiplies tiles of these numbers, eight of 16 rows of 64 bytes.
+fn processor_has_tiles(numbers: TileNumbers) -> bool {
+    /// The bit of AMX-TILE in register EDX of leaf 7.
+    const TILES: u32 = 1 << 24;
+    // The bits of AMX-BF16 and AMX-INT8 there.
+    let needed = TILES
+        | match numbers {
+            TileNumbers::Bfloat16 => 1 << 22,
+            TileNumbers::Integers => 1 << 25,
+        };
     let highest = cpuid(0, 0)[0];
-    if highest < 0x1E || cpuid(7, 0)[3] & TILES != TILES || cpuid(0x1D, 0)[0] < 1 {
+    if highest < 0x1E || cpuid(7, 0)[3] & needed != needed || cpuid(0x1D, 0)[0] < 1 {
         return false;
     }
     // Palette 1: bytes of all tiles and of one, bytes of a row and number of tiles, number of rows.
