@@ -858,6 +858,9 @@ def plans_made() -> int:
 def bfloat16_instructions() -> str:
     """The instructions that products in bfloat16 use: `amx`, `avx512bf16`, or `float32` if numbers are widened."""
 
+def integer_instructions() -> str:
+    """The instructions that products of 8-bit levels use, such as `amx`, `avx512vnni`, `avx2`, `i8mm` or `portable`."""
+
 def births() -> int:
     """Number of functions made so far."""
 

@@ -21,8 +21,8 @@ def show_config() -> None:
     """Print the versions of Kinnor, Python and NumPy, the vector instructions in use and the number of threads.
 
     The environment variable `KINNOR_ISA` limits the instructions that kernels use, to `portable`, `avx2` or `avx512`.
-    The last one turns AMX off. The line `bfloat16` names the instructions of products in bfloat16, and says so if AMX
-    is off because its first product was wrong.
+    The last one turns AMX off. The lines `bfloat16` and `int8` name the instructions of products in bfloat16 and of
+    8-bit levels. They say so if AMX is off because its first product was wrong.
     """
     import numpy as np
 
@@ -33,6 +33,7 @@ def show_config() -> None:
         "machine": platform.machine(),
         **{name: str(value) for name, value in _core.configuration().items()},
         "bfloat16": _core.bfloat16_instructions(),
+        "int8": _core.integer_instructions(),
     }
     width = max(map(len, facts))
     print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))

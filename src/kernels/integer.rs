@@ -25,4 +25,5 @@ pub use levels::{RowPlace, Scale};
 pub use output::{ColumnTerms, SumOutput, ToLevels, ToNumbers};
 pub use pack::QuantizedWeights;
 pub use product::{Levels, multiply};
+pub use tile::instructions;
 pub use window::ImageWindow;

@@ -10,7 +10,7 @@ use crate::graph;
 use crate::graph::settings::{self, CheckSaved, Context, Dialect, ExecutionOrder, Precision};
 use crate::kernels::convolution::{self, Algorithm};
 use crate::kernels::gemm::MatmulPrecision;
-use crate::kernels::{gemm, random, simd, threads};
+use crate::kernels::{gemm, integer, random, simd, threads};
 
 /// Defines Python functions that call one Rust function each, and `add_plain`, which registers them.
 macro_rules! plain {
@@ -263,6 +263,14 @@ fn bfloat16_instructions() -> &'static str {
     gemm::bfloat16_instructions()
 }
 
+/// The instructions that products of 8-bit levels use, such as `amx`, `avx512vnni`, `avx2`, `i8mm` or `portable`.
+///
+/// Says so if AMX is off because its first product was wrong.
+#[pyfunction]
+fn integer_instructions() -> String {
+    integer::instructions()
+}
+
 /// Vector instructions of this processor that the standard library detects.
 fn detected() -> Vec<&'static str> {
     #[cfg(target_arch = "x86_64")]
@@ -451,6 +459,7 @@ pub(super) fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(set_dialect, m)?)?;
     m.add_function(wrap_pyfunction!(configuration, m)?)?;
     m.add_function(wrap_pyfunction!(bfloat16_instructions, m)?)?;
+    m.add_function(wrap_pyfunction!(integer_instructions, m)?)?;
     m.add_function(wrap_pyfunction!(recorded_clear_flags, m)?)?;
     m.add_function(wrap_pyfunction!(time_runs, m)?)?;
     m.add_function(wrap_pyfunction!(take_timings, m)?)?;

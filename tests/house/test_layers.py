@@ -34,6 +34,7 @@ KERNELS = [
         "stop",
         "threads",
         "scratch",
+        "amx",
         "scaled",
         "epilogue",
         "map",

@@ -92,6 +92,36 @@ def test_levels_are_packed_again_after_a_change():
         inputs[1].data.data[...] = weights[0]
 
 
+@pytest.mark.parametrize("has_zero", [False, True])
+def test_parameters_are_read_again_after_a_change(has_zero):
+    """A run after the scales or zero points changed uses the new ones, in static and dynamic graphs."""
+    weights = made(64, 18, 4, 32, has_zero)
+    x = RNG.standard_normal((2, 64)).astype(np.float32)
+    inputs = [nn.Variable.from_numpy_array(a) for a in (x, *weights)]
+    y = F.block_quantized_affine(*inputs)
+
+    def check():
+        wanted = block_quantized_affine(x.astype(float), *weights)
+        for _ in range(3):
+            y.forward()
+            np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-4, atol=1e-4)
+            with nn.auto_forward():
+                found = F.block_quantized_affine(*inputs).numpy()
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+    check()
+    for i in range(1, len(weights)):
+        weights[i] = weights[i] * np.float32(0.5)
+        inputs[i + 1].data.data[...] = weights[i]
+        check()
+    # A write through a view that is held is seen at the next run.
+    view = inputs[2].data.data
+    for _ in range(3):
+        weights[1] = weights[1] * np.float32(2)
+        view[...] = weights[1]
+        check()
+
+
 @pytest.mark.parametrize("bits", [2, 5, 16, 0, -4])
 def test_other_bits_are_refused(bits):
     """The levels have 4 or 8 bits."""

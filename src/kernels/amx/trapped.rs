@@ -276,3 +276,78 @@ pub(in crate::kernels) fn trap() {
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use std::arch::asm;
+
+    use super::trap;
+    use crate::kernels::amx::{TILE_BYTES, TILE_ROWS, TilesInUse};
+
+    /// Bytes of a tile.
+    const BYTES: usize = TILE_ROWS * TILE_BYTES;
+
+    /// Makes a function that adds the product of two tiles to a third one.
+    macro_rules! product {
+        ($name:ident, $dot:literal) => {
+            fn $name(a: &[u8; BYTES], b: &[u8; BYTES], c: &mut [i32; BYTES / 4]) {
+                // SAFETY: the instructions run, and all tiles are whole.
+                unsafe {
+                    let _tiles = TilesInUse::new();
+                    asm!(
+                        "tileloadd tmm3, [{c} + {row}]",
+                        "tileloadd tmm5, [{a} + {row}]",
+                        "tileloaddt1 tmm7, [{b} + {row}]",
+                        concat!($dot, " tmm3, tmm5, tmm7"),
+                        "tilestored [{c} + {row}], tmm3",
+                        a = in(reg) a,
+                        b = in(reg) b,
+                        c = in(reg) c,
+                        row = in(reg) TILE_BYTES,
+                        out("tmm3") _, out("tmm5") _, out("tmm7") _,
+                        options(nostack),
+                    );
+                }
+            }
+        };
+    }
+    product!(signed_by_signed, "tdpbssd");
+    product!(signed_by_unsigned, "tdpbsud");
+    product!(unsigned_by_signed, "tdpbusd");
+    product!(unsigned_by_unsigned, "tdpbuud");
+
+    #[test]
+    fn bytes_have_the_signs_that_the_name_of_the_instruction_says() {
+        if !is_x86_feature_detected!("avx512dq") {
+            return;
+        }
+        trap();
+        let a: [u8; BYTES] = std::array::from_fn(|i| ((i * 7919 + 31) % 1009) as u8);
+        let b: [u8; BYTES] = std::array::from_fn(|i| ((i * 6007 + 5) % 1013) as u8);
+        let start = |i: usize| if i % 3 == 0 { i32::MAX } else { i as i32 };
+        let number =
+            |byte: u8, signed: bool| if signed { i32::from(byte.cast_signed()) } else { byte.into() };
+        let all: [(fn(&_, &_, &mut _), bool, bool); 4] = [
+            (signed_by_signed, true, true),
+            (signed_by_unsigned, true, false),
+            (unsigned_by_signed, false, true),
+            (unsigned_by_unsigned, false, false),
+        ];
+        for (multiply, left, right) in all {
+            let mut c: [i32; BYTES / 4] = std::array::from_fn(start);
+            multiply(&a, &b, &mut c);
+            for (i, c) in c.iter().enumerate() {
+                let (m, n) = (i / TILE_ROWS, i % TILE_ROWS);
+                let term = |k: usize| {
+                    let (x, y) = (a[m * TILE_BYTES + k], b[k / 4 * TILE_BYTES + 4 * n + k % 4]);
+                    number(x, left) * number(y, right)
+                };
+                assert_eq!(
+                    *c,
+                    start(i).wrapping_add((0..TILE_BYTES).map(term).sum::<i32>()),
+                    "{left} {right}"
+                );
+            }
+        }
+    }
+}

@@ -173,9 +173,16 @@ pub(super) fn are_used() -> bool {
     state() == AmxState::On
 }
 
+/// True if AMX is off because its first product was wrong. Only after [`are_used`].
+pub(super) fn are_wrong() -> bool {
+    STATE.get() == Some(&AmxState::Wrong)
+}
+
+/// The use of AMX in this process.
+static STATE: OnceLock<AmxState> = OnceLock::new();
+
 /// The use of AMX in this process, decided at the first call.
-pub(super) fn state() -> AmxState {
-    static STATE: OnceLock<AmxState> = OnceLock::new();
+fn state() -> AmxState {
     // SAFETY: the machine has the instructions, and the system permits them.
     *STATE.get_or_init(|| AmxState::of(TileNumbers::Integers, || unsafe { is_right() }))
 }

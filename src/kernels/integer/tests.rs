@@ -5,6 +5,7 @@ use super::{
     ColumnTerms, ImageWindow, Levels, QuantizedWeights, Rounding, ToLevels, ToNumbers, levels, multiply_each,
 };
 use crate::kernels::epilogue::{Activation, Tail, Twice};
+use crate::kernels::threads;
 
 /// Pseudorandom numbers, the same for each call.
 fn drawn(n: usize, seed: usize) -> impl Iterator<Item = u8> {
@@ -112,6 +113,40 @@ fn rows_of_any_length_are_exact() {
 }
 
 #[test]
+fn rows_that_tiles_read_in_place_or_in_parts_are_exact() {
+    let n = threads::num_threads();
+    for count in [1, 2] {
+        threads::set_num_threads(count);
+        // In place, and a last tile that is copied.
+        check(&ImageWindow::of_rows(70, 192), 100, &[]);
+        // More terms than stay in the L1 cache, and more rows than are copied together.
+        check(&ImageWindow::of_rows(37, 1100), 33, &[-3]);
+        check(&ImageWindow::of_rows(35, 8200), 5, &[]);
+        // Pixels in place, of several lines and images.
+        check(&window(2, 64, [5, 7], [1, 1]), 40, &[2]);
+        check(&moved(window(2, 64, [9, 9], [1, 1]), [0, 0], [2, 2], [1, 1]), 17, &[]);
+    }
+    threads::set_num_threads(n);
+}
+
+#[test]
+fn many_extreme_terms_are_exact() {
+    let (rows, terms, columns) = (40, 4200, 18);
+    for (level, weight) in [(255, -128_i8), (255, 127), (0, -128), (1, -1)] {
+        let (x, w) = (vec![level; rows * terms], vec![weight; columns * terms]);
+        let sum = i32::from(level) * i32::from(weight) * terms as i32;
+        for kernels in all() {
+            let mut y = vec![f64::NAN; rows * columns];
+            let output = ToNumbers::new(&mut y, columns, &[1.0], &[], Tail::NOTHING);
+            let weights = QuantizedWeights::of_columns(&w, columns, terms);
+            let (none, window) = (ColumnTerms { bias: &[], zeros: &[] }, ImageWindow::of_rows(rows, terms));
+            multiply_by(kernels, &Levels { x: &x, zero: 0 }, weights, None, &window, &none, &output);
+            assert!(y.iter().all(|y| *y == f64::from(sum)), "{level} times {weight}");
+        }
+    }
+}
+
+#[test]
 fn matrices_of_levels_are_exact() {
     for (rows, terms, columns, with_zeros) in [
         (1, 1, 1, false),
@@ -120,6 +155,8 @@ fn matrices_of_levels_are_exact() {
         (7, 13, 70, true),
         (1, 20, 64, true),
         (3, 0, 4, true),
+        (70, 192, 70, true),
+        (34, 1100, 20, false),
     ] {
         let size = MatrixSize { terms, columns };
         let w: Vec<i8> = drawn(terms * columns, 5).map(u8::cast_signed).collect();

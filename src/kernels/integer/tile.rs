@@ -65,6 +65,8 @@ pub(super) type IntegerKernel = unsafe fn(&IntegerTile<'_>);
 
 /// Kernels of one instruction set.
 pub(super) struct Kernels {
+    /// The name of the instructions, as that of the table.
+    name: &'static str,
     /// Columns of a register.
     pub(super) width: usize,
     /// The number that they subtract from each level.
@@ -237,6 +239,7 @@ macro_rules! kernels {
                 unsafe { write::<$dots, M, N>(t, $sums(t)) }
             }
             Kernels {
+                name: stringify!($name),
                 width: <$dots as IntegerDots>::WIDTH,
                 levels_less: <$dots as IntegerDots>::LEVELS_LESS,
                 joins_groups: $joins,
@@ -259,6 +262,7 @@ kernels!(
 /// Kernels of `vdpbusd` for few rows, and tiles for many.
 #[cfg(target_arch = "x86_64")]
 static AMX: Kernels = Kernels {
+    name: "AMX",
     in_tiles: Some(&TileKernels { pays: in_tiles::pays, convert: SUMS_IN_MEMORY.tiles }),
     ..AVX512_VNNI
 };
@@ -301,6 +305,12 @@ pub(super) fn known() -> impl Iterator<Item = &'static Kernels> {
 /// The best kernels of this machine.
 pub(super) fn kernels() -> &'static Kernels {
     known().next().unwrap_or(&PORTABLE)
+}
+
+/// The instructions that multiply levels on this machine.
+pub fn instructions() -> String {
+    let name = kernels().name.to_ascii_lowercase().replace('_', "");
+    if in_tiles::are_wrong() { format!("{name} (amx is off: its first product was wrong)") } else { name }
 }
 
 /// Kernels of plain instructions, with the packing of other machines' kernels.

@@ -1,11 +1,17 @@
 //! Products with blocks of levels by AVX-512: 16 columns in a register, up to 8 rows in a tile.
 
+mod in_amx;
+
 #[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
+
+use in_amx::{BlockTiles, rows_in_tiles};
 
 use super::{BlockWeights, quantize, rounded};
 use crate::array::{InputCache, Lent};
 use crate::kernels::Float;
+use crate::kernels::amx::TILE_ROWS;
+use crate::kernels::integer::in_tiles;
 use crate::kernels::scratch::{self, List};
 use crate::kernels::simd::x86::F32x16;
 use crate::kernels::simd::{Isa, Vector, isa, vectorised};
@@ -259,10 +265,30 @@ pub(super) struct PackedBlocks<'a> {
     _memory: PackedLevels<'a>,
     /// The scales and zero points of all columns, if they are cached.
     parameters: Option<Lent<'a, f32>>,
+    /// True if tiles of AMX multiply whole numbers.
+    uses_tiles: bool,
+}
+
+/// The numbers of prepared rows, and the kernel that multiplies them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowForm {
+    Numbers,
+    Whole,
+    /// Whole numbers in contiguous rows, a multiple of [`TILE_ROWS`], for tiles of AMX.
+    InTiles,
+}
+
+impl RowForm {
+    /// Rows of a tile, whose terms are interleaved.
+    fn tall(self) -> usize {
+        if self == Self::InTiles { 1 } else { TALL }
+    }
 }
 
 /// Rows in the order in which the kernels read them.
 struct PreparedRows {
+    /// The kind of numbers.
+    form: RowForm,
     /// Terms, see [`BlockTile`].
     x: List<f32>,
     /// Elements of `x` for each row.
@@ -307,6 +333,7 @@ impl<'a> PackedBlocks<'a> {
             });
         };
         let way = [columns, weights.block, weights.bits];
+        let uses_tiles = is_x86_feature_detected!("avx512vnni") && in_tiles::are_used();
         let parameters = input_cache.and_then(|array| Self::keep_parameters(weights, array, way));
         if let Some(mut lent) = input_cache.and_then(|array| array.lend(0, way, size)) {
             let start = lent.ptr();
@@ -314,12 +341,17 @@ impl<'a> PackedBlocks<'a> {
                 pack(start);
                 lent.made();
             }
-            return Some(Self { start: Shared::new(start), _memory: PackedLevels::Kept(lent), parameters });
+            return Some(Self {
+                start: Shared::new(start),
+                _memory: PackedLevels::Kept(lent),
+                parameters,
+                uses_tiles,
+            });
         }
         let own = List::<u8>::with_capacity(size);
         let start = own.as_ptr().cast_mut();
         pack(start);
-        Some(Self { start: Shared::new(start), _memory: PackedLevels::Own(own), parameters })
+        Some(Self { start: Shared::new(start), _memory: PackedLevels::Own(own), parameters, uses_tiles })
     }
 
     /// The cached scales and zero points of all groups of columns, see [`transpose_parameters`]. None if they may not
@@ -357,33 +389,35 @@ impl<'a> PackedBlocks<'a> {
         if quantizes && !is_whole {
             return rounded(x, terms, weights.block, |x| self.multiply(weights, x, false, y));
         }
-        let x = x.chunks(MANY * terms);
-        for (x, y) in x.zip(y.chunks_mut(MANY * columns)) {
-            let rows = if is_whole {
-                PreparedRows::of_whole(weights, x)
-            } else {
-                PreparedRows::of_numbers(weights, x)
-            };
-            self.multiply_rows(weights, &rows, is_whole, y);
+        let is_in_tiles = is_whole && self.uses_tiles;
+        let first = if is_in_tiles { rows_in_tiles(y.len() / columns, weights.block) } else { 0 };
+        let ((x, x_rest), (y, y_rest)) = (x.split_at(first * terms), y.split_at_mut(first * columns));
+        let rest = if is_whole { RowForm::Whole } else { RowForm::Numbers };
+        for (form, x, y) in [(RowForm::InTiles, x, y), (rest, x_rest, y_rest)] {
+            for (x, y) in x.chunks(MANY * terms).zip(y.chunks_mut(MANY * columns)) {
+                let rows = if form == RowForm::Numbers {
+                    PreparedRows::of_numbers(weights, x)
+                } else {
+                    PreparedRows::of_whole(weights, x, form)
+                };
+                self.multiply_rows(weights, &rows, y);
+            }
         }
     }
 
     /// As [`PackedBlocks::multiply`], for prepared rows.
-    fn multiply_rows<T: Float>(
-        &self,
-        weights: &BlockWeights<'_, T>,
-        x: &PreparedRows,
-        is_whole: bool,
-        y: &mut [T],
-    ) {
+    fn multiply_rows<T: Float>(&self, weights: &BlockWeights<'_, T>, x: &PreparedRows, y: &mut [T]) {
         let &BlockWeights { zeros, columns, bits, .. } = weights;
         let (rows, blocks, bytes) = (y.len() / columns, weights.blocks(), weights.block_bytes());
         let (has_zeros, levels, to) = (!zeros.is_empty(), self.start, Shared::new(y.as_mut_ptr()));
         let (kept, each) =
             (self.parameters.as_ref().map(|kept| Shared::new(kept.ptr())), weights.parameters());
-        let kernel = if is_whole { whole } else { numbers };
+        let kernel = if x.form == RowForm::Numbers { numbers } else { whole };
         let grain = GRAIN / (WIDE * weights.terms * rows);
         threads::ranges(columns.div_ceil(WIDE), grain, |groups| {
+            let is_in_tiles = x.form == RowForm::InTiles;
+            // SAFETY: the process may use tiles.
+            let mut tiles = is_in_tiles.then(|| unsafe { BlockTiles::new(weights) });
             scratch::with(if kept.is_some() { 0 } else { each }, |parameters: &mut [f32]| {
                 for first in groups.map(|group| group * WIDE) {
                     let n = WIDE.min(columns - first);
@@ -397,24 +431,36 @@ impl<'a> PackedBlocks<'a> {
                             to
                         }
                     };
+                    let levels = levels.get().wrapping_add(first * blocks * bytes).cast_const();
+                    let tile = |start: usize, levels: *const u8| BlockTile {
+                        x: x.x[start * x.each..].as_ptr(),
+                        sums: x.sums[start * blocks..].as_ptr(),
+                        steps: x.steps.as_ptr().wrapping_add(start * blocks),
+                        levels,
+                        scales,
+                        zeros: scales.wrapping_add(WIDE * blocks),
+                        blocks,
+                        words: bytes / 4,
+                        y: to.get().cast::<f32>().wrapping_add(start * columns + first),
+                        row: columns,
+                        mask: u16::MAX >> (WIDE - n),
+                    };
+                    if let Some(tiles) = &mut tiles {
+                        // SAFETY: the machine has the instructions, and these are the levels of a group.
+                        let levels = unsafe { tiles.levels(levels) };
+                        for start in (0..rows).step_by(TILE_ROWS) {
+                            let tile = tile(start, levels);
+                            // SAFETY: as above, the rows are prepared for tiles, and each thread writes columns of its
+                            // own.
+                            unsafe { tiles.multiply(&tile, x.each, has_zeros) };
+                        }
+                        continue;
+                    }
                     for start in (0..rows).step_by(TALL) {
                         let count = TALL.min(rows - start);
-                        let tile = BlockTile {
-                            x: x.x[start * x.each..].as_ptr(),
-                            sums: x.sums[start * blocks..].as_ptr(),
-                            steps: x.steps.as_ptr().wrapping_add(start * blocks),
-                            levels: levels.get().wrapping_add(first * blocks * bytes),
-                            scales,
-                            zeros: scales.wrapping_add(WIDE * blocks),
-                            blocks,
-                            words: bytes / 4,
-                            y: to.get().cast::<f32>().wrapping_add(start * columns + first),
-                            row: columns,
-                            mask: u16::MAX >> (WIDE - n),
-                        };
                         // SAFETY: the machine has the instructions, the rows are prepared for the kernel, and each
                         // thread writes columns of its own.
-                        unsafe { kernel(count, has_zeros, bits)(&tile) };
+                        unsafe { kernel(count, has_zeros, bits)(&tile(start, levels)) };
                     }
                 }
             });
@@ -423,10 +469,16 @@ impl<'a> PackedBlocks<'a> {
 }
 
 impl PreparedRows {
-    /// The place of a row in a tile. Returns the first row of the tile, the row within it, and its number of rows.
-    fn place(i: usize, rows: usize) -> (usize, usize, usize) {
-        let start = i / TALL * TALL;
-        (start, i - start, TALL.min(rows - start))
+    /// The place of a row in a tile of up to `tall` rows. Returns the first row of the tile, the row within it, and its
+    /// number of rows.
+    fn place(i: usize, rows: usize, tall: usize) -> (usize, usize, usize) {
+        let start = i / tall * tall;
+        (start, i - start, tall.min(rows - start))
+    }
+
+    /// Elements of a block of whole numbers.
+    fn words(block: usize) -> usize {
+        1 + block / 4
     }
 
     /// Numbers, with zeros after the last term.
@@ -438,7 +490,7 @@ impl PreparedRows {
             #[inline(always)]
             || {
                 for (i, x) in x.chunks_exact(terms).enumerate() {
-                    let (start, m, count) = Self::place(i, rows);
+                    let (start, m, count) = Self::place(i, rows, TALL);
                     let to = &mut to[start * each + m..];
                     to.iter_mut().step_by(count).zip(x).for_each(|(to, v)| *to = v.real() as f32);
                     let sums = sums[start * blocks + m..].iter_mut().step_by(count);
@@ -448,13 +500,13 @@ impl PreparedRows {
                 }
             },
         );
-        Self { x: to, each, sums, steps: List::repeat(0.0, 0) }
+        Self { form: RowForm::Numbers, x: to, each, sums, steps: List::repeat(0.0, 0) }
     }
 
     /// Blocks quantized to whole numbers of 8 bits.
-    fn of_whole<T: Float>(weights: &BlockWeights<'_, T>, x: &[T]) -> Self {
+    fn of_whole<T: Float>(weights: &BlockWeights<'_, T>, x: &[T], form: RowForm) -> Self {
         let (terms, blocks, block) = (weights.terms, weights.blocks(), weights.block);
-        let (rows, per_block) = (x.len() / terms, 1 + block / 4);
+        let (rows, per_block) = (x.len() / terms, Self::words(block));
         let each = blocks * per_block;
         let mut to = List::repeat(0.0, rows * each);
         let [mut sums, mut steps] = [(); 2].map(|()| List::repeat(0.0, rows * blocks));
@@ -465,7 +517,7 @@ impl PreparedRows {
                 #[inline(always)]
                 || {
                     for (i, x) in x.chunks_exact(terms).enumerate() {
-                        let (start, m, count) = Self::place(i, rows);
+                        let (start, m, count) = Self::place(i, rows, form.tall());
                         for (b, x) in x.chunks(block).enumerate() {
                             levels.fill(T::ZERO);
                             let step = quantize(x, levels);
@@ -499,6 +551,53 @@ impl PreparedRows {
                 },
             );
         });
-        Self { x: to, each, sums, steps }
+        Self { form, x: to, each, sums, steps }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::{BlockWeights, PackedBlocks};
+    use crate::kernels::amx;
+    use crate::kernels::threads;
+
+    /// The product with pseudorandom levels, or with the largest ones.
+    fn product(size: [usize; 3], [bits, block]: [usize; 2], flags: u8, uses_tiles: bool) -> Option<Vec<u32>> {
+        let ([rows, terms, columns], flag) = (size, |bit: u8| flags >> bit & 1 == 1);
+        let n = columns * terms.div_ceil(block);
+        let byte = |i: usize| if flag(0) { 255 } else { ((i * 7919 + 31) % 1009 % 256) as u8 };
+        let number = |i: usize| ((i * 7919 + 31) % 1009) as f32 / 1009.0 - 0.5;
+        let levels: Vec<u8> = (0..n * block * bits / 8).map(byte).collect();
+        let scales: Vec<f32> = (0..n).map(|i| number(i) / 64.0).collect();
+        let zeros: Vec<f32> = (0..if flag(1) { n } else { 0 }).map(|i| f32::from(byte(i) >> 5)).collect();
+        let x: Vec<f32> = (0..rows * terms).map(|i| if flag(0) { -1.0 } else { number(i + 3) }).collect();
+        let weights =
+            BlockWeights { levels: &levels, scales: &scales, zeros: &zeros, terms, columns, bits, block };
+        let mut packed = PackedBlocks::new(&weights, None)?;
+        packed.uses_tiles = uses_tiles;
+        let mut y = vec![f32::NAN; rows * columns];
+        packed.multiply(&weights, &x, true, &mut y);
+        Some(y.iter().map(|v| v.to_bits()).collect())
+    }
+
+    #[test]
+    fn tiles_have_the_bits_of_registers() {
+        if !is_x86_feature_detected!("avx512vnni") {
+            return;
+        }
+        amx::trap();
+        let n = threads::num_threads();
+        for size in [[16, 64, 16], [17, 100, 33], [1, 32, 5], [40, 301, 70], [81, 130, 20]] {
+            for form in [[4, 16], [4, 32], [8, 32], [4, 64], [8, 64], [4, 96], [8, 128], [4, 128]] {
+                for flags in 0..4 {
+                    for threads in [1, 2] {
+                        threads::set_num_threads(threads);
+                        let found = [false, true].map(|in_tiles| product(size, form, flags, in_tiles));
+                        assert!(found[0] == found[1], "{size:?}, {form:?}, {flags}");
+                    }
+                }
+            }
+        }
+        threads::set_num_threads(n);
     }
 }
