@@ -196,7 +196,7 @@ impl<T> Lent<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fingerprint, Storage};
+    use super::{Fingerprint, InputCache, Storage};
     use crate::array::{Access, DType};
 
     /// Reads the only element in `dtype`, which is `F64` or `F32`.
@@ -226,6 +226,30 @@ mod tests {
         }
         let name = storage.cacheable_fingerprint(ptr.addr());
         assert!(name.is_some() && storage.cacheable_fingerprint(ptr.addr()) == name);
+    }
+
+    #[test]
+    fn data_of_parameters_is_lent_until_one_of_them_changes() {
+        let [own, scales, zeros] = [(); 3]
+            .map(|()| Storage::to_write(1, DType::F32).expect("memory"))
+            .map(|(own, at)| (own, at.cast_const()));
+        let lend = |parameters: &[&(_, *const u8)]| {
+            let parameters = InputCache::parameters(parameters.iter().map(|(storage, at)| (&**storage, *at)));
+            let array = InputCache::new(&own.0, own.1).with_parameters(parameters);
+            let mut lent = array.lend_of_parameters::<f32>(1, [0; 3], 4)?;
+            let is_made = lent.is_made();
+            lent.made();
+            Some(is_made)
+        };
+        assert_eq!(lend(&[]), None);
+        assert_eq!([(); 3].map(|()| lend(&[&scales, &zeros])), [None, Some(false), Some(true)]);
+        zeros.0.access(DType::F32, Access::ReadWrite).expect("is there");
+        zeros.0.wrote();
+        assert_eq!([(); 3].map(|()| lend(&[&scales, &zeros])), [None, Some(false), Some(true)]);
+        assert_eq!(lend(&[&scales]), None);
+        let (shown, _) = scales.0.buffer(DType::F32, Access::Show).expect("is there");
+        assert_eq!([(); 2].map(|()| lend(&[&scales, &zeros])), [None; 2]);
+        drop(shown);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, Fingerprint, InputCache, Shape, Storage, VersionedFingerprint};
+use crate::array::{Access, InputCache, Shape, Storage, VersionedFingerprint};
 use crate::graph::arena::Arena;
 use crate::graph::construct::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
@@ -31,8 +31,8 @@ pub(crate) struct EagerRun {
     provenance: Option<ProvenancePtr>,
     /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,
-    /// The fingerprint of the parameters of that input.
-    parameters: Fingerprint,
+    /// The parameters of that input.
+    parameters: SmallVec<[(usize, Arc<Storage>); 2]>,
     /// True if the kernel computes in `f64`.
     double: bool,
     /// True if the operation is one loop over few elements of arrays of one shape and one type, if it has loops.
@@ -62,7 +62,6 @@ impl EagerRun {
             return Ok(false);
         }
         let cached_input = op.facts().cached_input;
-        let mut parameters: SmallVec<[(Arc<Storage>, *const u8); 2]> = SmallVec::new();
         let mut fingerprints: SmallVec<[VersionedFingerprint; 3]> = SmallVec::new();
         let mut given: SmallVec<[&Shape; 4]> = SmallVec::new();
         for (i, v) in inputs.iter().enumerate() {
@@ -73,13 +72,12 @@ impl EagerRun {
             if cached_input == Some(i) {
                 self.keeps = Some((i, data.clone()));
             } else if cached_input.is_some_and(|from| from < i && i <= from + op.facts().cached_parameters) {
-                parameters.push((data.clone(), ptr));
+                self.parameters.push((i, data.clone()));
             }
             self.x.push((ptr, a.shape(tensor).clone()));
             fingerprints.push(data.versioned_fingerprint());
             given.push(a.shape(tensor));
         }
-        self.parameters = InputCache::parameters(parameters.iter().map(|(data, ptr)| (&**data, *ptr)));
         let made = op.shapes_by(&given, None);
         drop(given);
         let Ok(shapes) = &made else { return made.map(|_| false) };
@@ -119,11 +117,12 @@ impl EagerRun {
         self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
         let Some(provenance) = &mut self.provenance else { return Ok(()) };
         let state = &mut provenance.state;
+        let parameters = self.parameters.iter().map(|(i, data)| (&**data, self.x[*i].0.cast_const()));
+        let input_cache = self.keeps.as_ref().map(|(i, data)| {
+            InputCache::new(data, self.x[*i].0).with_parameters(InputCache::parameters(parameters))
+        });
         let call = Call {
-            input_cache: self
-                .keeps
-                .as_ref()
-                .map(|(i, x)| InputCache::new(x, self.x[*i].0).with_parameters(self.parameters)),
+            input_cache,
             ..Call::new(&x, &y, state, self.double)
         };
         stop::guarded(|| EagerKernel::Call(op, call).run())

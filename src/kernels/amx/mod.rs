@@ -1,5 +1,6 @@
 //! AMX, the matrix instructions of Intel's servers: whether this process uses them, and products of tiles in memory.
 //! Knows tiles, not matrices.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // other processors have no tiles
 
 #[cfg(not(target_arch = "x86_64"))]
 mod absent;
@@ -16,7 +17,7 @@ use absent as machine;
 use absent as tiles;
 #[cfg(target_arch = "x86_64")]
 pub(super) use tiles::multiply_block;
-pub(super) use tiles::{TilesInUse, multiply_levels, multiply_pairs};
+pub(super) use tiles::{multiply_levels, multiply_pairs};
 #[cfg(all(test, target_arch = "x86_64", target_os = "linux"))]
 pub(super) use trapped::trap;
 
@@ -43,7 +44,42 @@ pub(super) struct TileFactors<'a> {
     pub(super) steps: &'a [isize],
 }
 
+/// The tiles of this thread in use. Dropping it releases them, so that the system has nothing to save when it changes
+/// threads, and other libraries find no configuration of ours.
+pub(super) struct TilesInUse(());
+
+impl TilesInUse {
+    /// Uses tiles of 16 rows of 64 bytes.
+    ///
+    /// # Safety
+    /// The process must be allowed to use tiles.
+    pub(super) unsafe fn new() -> Self {
+        // SAFETY: guaranteed by the caller.
+        unsafe { tiles::configure_whole() };
+        Self(())
+    }
+
+    /// Uses tiles for products of 32 bytes of a row.
+    ///
+    /// # Safety
+    /// As [`TilesInUse::new`].
+    #[cfg(target_arch = "x86_64")]
+    pub(super) unsafe fn half() -> Self {
+        // SAFETY: guaranteed by the caller.
+        unsafe { tiles::configure_half() };
+        Self(())
+    }
+}
+
+impl Drop for TilesInUse {
+    fn drop(&mut self) {
+        // SAFETY: the tiles were configured.
+        unsafe { tiles::release() };
+    }
+}
+
 /// Signed left bytes and unsigned right bytes of a block of terms.
+#[cfg(target_arch = "x86_64")]
 pub(super) struct TileBlock {
     /// The first byte of the left rows.
     pub(super) a: *const u8,

@@ -30,44 +30,37 @@ static WHOLE_TILES: TileConfig = TileConfig::new(TILE_BYTES);
 /// Left tiles have 32 bytes in a row, and right ones 8 rows.
 static HALF_TILES: TileConfig = TileConfig::new(TILE_BYTES / 2);
 
-/// The tiles of this thread in use. Dropping it releases them, so that the system has nothing to save when it changes
-/// threads, and other libraries find no configuration of ours.
-pub(in crate::kernels) struct TilesInUse(());
-
-impl TilesInUse {
-    /// Uses whole tiles.
-    ///
-    /// # Safety
-    /// The process must be allowed to use tiles.
-    pub(in crate::kernels) unsafe fn new() -> Self {
-        // SAFETY: guaranteed by the caller.
-        unsafe { Self::of(&WHOLE_TILES) }
-    }
-
-    /// Uses tiles for products of 32 bytes of a row.
-    ///
-    /// # Safety
-    /// As [`TilesInUse::new`].
-    pub(in crate::kernels) unsafe fn half() -> Self {
-        // SAFETY: guaranteed by the caller.
-        unsafe { Self::of(&HALF_TILES) }
-    }
-
-    /// Configures the tiles.
-    unsafe fn of(config: &TileConfig) -> Self {
-        // SAFETY: guaranteed by the caller. Reads 64 bytes.
-        unsafe {
-            asm!("ldtilecfg [{}]", in(reg) config, options(nostack, preserves_flags, readonly));
-        }
-        Self(())
-    }
+/// Configures whole tiles.
+///
+/// # Safety
+/// The process must be allowed to use tiles.
+pub(super) unsafe fn configure_whole() {
+    // SAFETY: guaranteed by the caller.
+    unsafe { configure(&WHOLE_TILES) };
 }
 
-impl Drop for TilesInUse {
-    fn drop(&mut self) {
-        // SAFETY: the tiles were configured, so the instruction exists.
-        unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
-    }
+/// Configures tiles for products of 32 bytes of a row.
+///
+/// # Safety
+/// As [`configure_whole`].
+pub(super) unsafe fn configure_half() {
+    // SAFETY: guaranteed by the caller.
+    unsafe { configure(&HALF_TILES) };
+}
+
+/// Configures the tiles.
+unsafe fn configure(config: &TileConfig) {
+    // SAFETY: guaranteed by the caller. Reads 64 bytes.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) config, options(nostack, preserves_flags, readonly)) };
+}
+
+/// Releases the tiles.
+///
+/// # Safety
+/// The tiles must have been configured.
+pub(super) unsafe fn release() {
+    // SAFETY: guaranteed by the caller, so the instruction exists.
+    unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
 }
 
 /// Makes a function that multiplies with the instruction `$dot`, and one for two rows of tiles.
@@ -211,8 +204,8 @@ products!(
     "tdpbf16ps"
 );
 products!(
-    /// Computes 32 columns of sums of products of unsigned left bytes and signed right bytes, modulo 2^32, of 16 rows,
-    /// or of 32 if `rows` is more.
+    /// Computes 32 columns of sums of products of unsigned left bytes and signed right bytes, modulo 2^32. There are 16
+    /// rows, or 32 if `rows` is more than 16.
     multiply_levels,
     multiply_levels_of_two,
     "tdpbusd"

@@ -31,7 +31,7 @@ const NEAR: usize = 16;
 const COPIES: usize = 1 << 18;
 /// Bytes after a copy of a row, so that rows do not map to the same sets of the L1 cache.
 const GAP: usize = 64;
-/// Rows of which the distance is a multiple of this number map to few sets of the L1 cache.
+/// Rows map to few sets of the L1 cache if their distance is a multiple of this number.
 const CONFLICT: usize = 1 << 10;
 /// Bytes after packed weights that tiles may read: a last step of one group, and a last register without a partner.
 pub(super) const EXCESS: usize = GROUPS * SUMS;
@@ -40,8 +40,8 @@ pub(super) const EXCESS: usize = GROUPS * SUMS;
 pub(super) struct TileKernels {
     /// True if tiles pay for this number of rows and these terms.
     pub(super) pays: fn(usize, Stretches) -> bool,
-    /// Kernels that convert sums in memory: their rows are those of sums. By number of registers minus one, then by
-    /// number of rows minus one.
+    /// Kernels that convert sums in memory: the rows of a tile are rows of sums. By number of registers minus one, then
+    /// by number of rows minus one.
     pub(super) convert: &'static [&'static [IntegerKernel]],
 }
 
@@ -74,7 +74,7 @@ pub(super) fn pays(rows: usize, stretches: Stretches) -> bool {
     rows >= LEAST && SPEED * rows * stretches.length >= tall * deep
 }
 
-/// Rows of which copies stay in the cache.
+/// The number of rows whose copies stay in the cache.
 pub(super) fn rows_of_copies(stretches: Stretches) -> usize {
     (COPIES / row_of_copies(stretches.count, stretches.groups()) / TALLEST * TALLEST).max(TALLEST)
 }

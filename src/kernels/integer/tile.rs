@@ -65,7 +65,7 @@ pub(super) type IntegerKernel = unsafe fn(&IntegerTile<'_>);
 
 /// Kernels of one instruction set.
 pub(super) struct Kernels {
-    /// The name of the instructions, as that of the table.
+    /// The name of the instructions, in capitals.
     name: &'static str,
     /// Columns of a register.
     pub(super) width: usize,

@@ -1,7 +1,8 @@
 //! Products of whole numbers with blocks of levels in tiles of AMX: 16 rows and 16 columns.
 //!
 //! The sums of a block are stored, scaled and added to the totals. That takes as long as half of the products of a
-//! block of 32 terms by `vdpbusd`, so tiles are used for 16 rows at a time, and the other rows stay with `vdpbusd`.
+//! block of 32 terms by `vdpbusd`. A tile with unused rows would hardly be faster, so each tile has 16 rows. `vdpbusd`
+//! multiplies the last rows.
 
 #[allow(clippy::wildcard_imports)]
 use std::arch::x86_64::*;
@@ -13,7 +14,7 @@ use crate::kernels::scratch::List;
 
 /// The sums of a tile.
 #[repr(align(64))]
-struct BlockSums([i32; TILE_ROWS * WIDE]);
+struct SumsOfBlock([i32; TILE_ROWS * WIDE]);
 
 /// Bytes of a left row in half a tile.
 const HALF: usize = TILE_BYTES / 2;
@@ -72,8 +73,8 @@ impl BlockTiles {
         self.bytes.as_ptr()
     }
 
-    /// Computes 16 rows of a tile, whose levels have 8 bits. `each` is the distance of rows of `x`. The results are
-    /// those of the kernel for whole numbers by `vdpbusd`.
+    /// Computes 16 rows of a tile, whose levels have 8 bits. `each` is the distance of rows of `x`. The results
+    /// have the same bits as with `vdpbusd`.
     ///
     /// # Safety
     /// The machine must have AVX-512, the process must be allowed to use tiles, and the memory must be valid.
@@ -89,7 +90,7 @@ impl BlockTiles {
     #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
     #[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
     unsafe fn rows<const ZEROS: bool>(&self, t: &BlockTile, each: usize) {
-        let mut sums = BlockSums([0; TILE_ROWS * WIDE]);
+        let mut sums = SumsOfBlock([0; TILE_ROWS * WIDE]);
         // SAFETY: guaranteed by the caller.
         unsafe {
             let mut totals = [_mm512_setzero_ps(); TILE_ROWS];
