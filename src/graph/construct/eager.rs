@@ -121,10 +121,7 @@ impl EagerRun {
         let input_cache = self.keeps.as_ref().map(|(i, data)| {
             InputCache::new(data, self.x[*i].0).with_parameters(InputCache::parameters(parameters))
         });
-        let call = Call {
-            input_cache,
-            ..Call::new(&x, &y, state, self.double)
-        };
+        let call = Call { input_cache, ..Call::new(&x, &y, state, self.double) };
         stop::guarded(|| EagerKernel::Call(op, call).run())
     }
 
