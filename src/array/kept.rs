@@ -196,6 +196,8 @@ impl<T> Lent<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::{Fingerprint, InputCache, Storage};
     use crate::array::{Access, DType};
 
@@ -233,7 +235,7 @@ mod tests {
         let [own, scales, zeros] = [(); 3]
             .map(|()| Storage::to_write(1, DType::F32).expect("memory"))
             .map(|(own, at)| (own, at.cast_const()));
-        let lend = |parameters: &[&(_, *const u8)]| {
+        let lend = |parameters: &[&(Arc<Storage>, *const u8)]| {
             let parameters = InputCache::parameters(parameters.iter().map(|(storage, at)| (&**storage, *at)));
             let array = InputCache::new(&own.0, own.1).with_parameters(parameters);
             let mut lent = array.lend_of_parameters::<f32>(1, [0; 3], 4)?;
