@@ -135,7 +135,7 @@ pub(super) fn multiply_by(
         let starts = Positions::new(&block, width).map(|at| origins.of(at));
         match in_tiles {
             Some(tiles) => product.in_tiles(tiles, some.clone(), starts),
-            None => product.in_registers(some.clone(), starts, positions),
+            None => product.in_registers(some.clone(), &starts, positions),
         }
         let column = some.start * wide;
         let columns = packed.columns.min(some.end * wide) - column;
@@ -185,7 +185,7 @@ impl BlockProduct<'_> {
     fn in_registers(
         &self,
         panels: Range<usize>,
-        starts: impl Iterator<Item = *const u8> + Clone,
+        starts: &(impl Iterator<Item = *const u8> + Clone),
         positions: usize,
     ) {
         let mut sums: Sums = [0; TALL * WIDE];
