@@ -324,7 +324,7 @@ mod tests {
         trap();
         let a: [u8; BYTES] = std::array::from_fn(|i| ((i * 7919 + 31) % 1009) as u8);
         let b: [u8; BYTES] = std::array::from_fn(|i| ((i * 6007 + 5) % 1013) as u8);
-        let start = |i: usize| if i % 3 == 0 { i32::MAX } else { i as i32 };
+        let start = |i: usize| if i.is_multiple_of(3) { i32::MAX } else { i as i32 };
         let number =
             |byte: u8, signed: bool| if signed { i32::from(byte.cast_signed()) } else { byte.into() };
         let all: [(fn(&_, &_, &mut _), bool, bool); 4] = [
