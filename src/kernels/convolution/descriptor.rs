@@ -9,6 +9,7 @@ use super::depthwise::plane::Plane;
 use super::geometry::Geometry;
 use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::PlaneLayout;
+use super::implicit_gemm::stride_phases::StridePhases;
 use super::select::pays_by_regions;
 use super::window::Window;
 
@@ -51,6 +52,8 @@ pub(super) struct Descriptors {
     pub(super) each: Vec<Descriptor>,
     /// The division of a single window into those in `each`.
     pub(super) division: Division,
+    /// For the phases of a stride: the packed planes that all of them read.
+    pub(super) stride: Option<StridePhases>,
 }
 
 /// The division of a window.
@@ -74,7 +77,12 @@ impl Descriptors {
         let splits = of != Pass::WeightGradient && !g.is_depthwise();
         let one = match &each[..] {
             [one] if splits => one,
-            _ => return Self { each, division: Division::None },
+            _ => {
+                let has_phases = of == Pass::InputGradient && numbers == WordKind::Single && !g.channel_last;
+                let windows = each.iter().map(|descriptor| &descriptor.window).collect::<Vec<_>>();
+                let stride = if has_phases { StridePhases::new(g, &windows) } else { None };
+                return Self { each, division: Division::None, stride };
+            }
         };
         let (inputs, outputs) = (g.channels / g.group, g.maps / g.group);
         let channels = if of == Pass::Output { (inputs, outputs) } else { (outputs, inputs) };
@@ -82,15 +90,15 @@ impl Descriptors {
             let regions = one.window.regions(&g.kernel);
             if pays_by_regions(&one.window, &regions, channels, g.images) {
                 each = regions.into_iter().map(Descriptor::of_region).collect();
-                return Self { each, division: Division::Regions };
+                return Self { each, division: Division::Regions, stride: None };
             }
         }
         if one.packs_rows_again() {
             let phases = one.window.phases(&g.kernel);
             each = phases.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
-            return Self { each, division: Division::Phases };
+            return Self { each, division: Division::Phases, stride: None };
         }
-        Self { each, division: Division::None }
+        Self { each, division: Division::None, stride: None }
     }
 }
 
@@ -177,7 +185,8 @@ impl Geometry {
             Pass::Output | Pass::WeightGradient => vec![self.forward_window()],
         };
         let all = Arc::new(Descriptors::new(self, of, kind, windows));
-        let numbers = all.each.iter().map(Descriptor::numbers).sum::<usize>();
+        let of_stride = all.stride.as_ref().map_or(0, StridePhases::numbers);
+        let numbers = all.each.iter().map(Descriptor::numbers).sum::<usize>() + of_stride;
         if numbers <= NUMBERS {
             // A thread that is ending has no cache.
             let _ = CACHE.try_with(|kept| {

@@ -130,12 +130,58 @@ pub fn input_gradient<'w, T: Float>(
     let w = w.into();
     g.check(gx.len(), w.values.len(), gy.len());
     if g.stride.iter().any(|s| *s > 1) {
+        if by_stride_phases(g, gy, w.values, gx, epilogue)? {
+            return Ok(());
+        }
         // Windows write with gaps, so no row is complete before all windows are done.
         spread_gradient(g, gy, w, gx, Epilogue { tail: Tail::NOTHING, ..epilogue })?;
         epilogue.tail.finish_all(gx);
         return Ok(());
     }
     spread_gradient(g, gy, w, gx, epilogue)
+}
+
+/// Computes the gradient of a strided input by implicit GEMM, for all phases of the stride together. Returns false if
+/// another method is faster.
+fn by_stride_phases<T: Float>(
+    g: &Geometry,
+    gy: &[T],
+    w: &[T],
+    gx: &mut [T],
+    epilogue: Epilogue<'_, T>,
+) -> Result<bool, OutOfMemory> {
+    if select::<T>(g, Pass::InputGradient, epilogue.row_bias.is_some(), true) != Method::ImplicitGemm {
+        return Ok(false);
+    }
+    let descriptors = g.descriptors(Pass::InputGradient);
+    let (Some(phases), [first, ..]) = (&descriptors.stride, &descriptors.each[..]) else { return Ok(false) };
+    let sum = of_input_gradient(g, first, (gy, w, gx), epilogue);
+    // SAFETY: the slices are as large as the geometry says, and `gx` is borrowed alone.
+    unsafe { implicit_gemm::stride_phases::run(&sum, &descriptors.each, phases)? };
+    Ok(true)
+}
+
+/// The sums of a window of the gradient of the input.
+fn of_input_gradient<'a, T: Float>(
+    g: &'a Geometry,
+    descriptor: &'a Descriptor,
+    (gy, w, gx): (&[T], &[T], &mut [T]),
+    epilogue: Epilogue<'a, T>,
+) -> Correlation<'a, T> {
+    Correlation {
+        g,
+        descriptor,
+        kernels: kernels(),
+        source: gy.as_ptr(),
+        sources: g.outputs(),
+        target: gx.as_mut_ptr(),
+        is_narrow: false,
+        targets: g.inputs(),
+        weight: w.as_ptr(),
+        in_tiles: None,
+        forward: false,
+        epilogue,
+    }
 }
 
 /// Computes the gradient of the input, by the method for this geometry.
@@ -173,20 +219,7 @@ fn spread_gradient<T: Float>(
     }
     let descriptors = g.descriptors(Pass::InputGradient);
     let Some(descriptor) = descriptors.each.first() else { return Ok(()) };
-    let sum = Correlation {
-        g,
-        descriptor,
-        kernels: kernels(),
-        source: gy.as_ptr(),
-        sources: g.outputs(),
-        target: gx.as_mut_ptr(),
-        is_narrow: false,
-        targets: g.inputs(),
-        weight: w.as_ptr(),
-        in_tiles: None,
-        forward: false,
-        epilogue,
-    };
+    let sum = of_input_gradient(g, descriptor, (gy, w, gx), epilogue);
     // SAFETY: as above.
     unsafe { run_windows(&sum, method, &descriptors, gx.len(), known) }
 }

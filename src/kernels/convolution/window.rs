@@ -71,6 +71,17 @@ impl WindowAxis {
         ends.windows(2).map(segment).collect()
     }
 
+    /// An axis with the taps and positions of all of these, whose positions read adjacent elements of the same source.
+    /// None if there are no taps. Its taps name no elements of a kernel.
+    pub(super) fn union<'a>(axes: impl Iterator<Item = &'a Self> + Clone) -> Option<Self> {
+        let longest = axes.clone().max_by_key(|axis| axis.positions)?;
+        let mut offsets: SmallVec<[isize; 8]> = axes.flat_map(|axis| axis.offsets.iter().copied()).collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let is_adjacent = longest.step == 1 && !offsets.is_empty();
+        is_adjacent.then(|| Self { offsets, first: 0, taps: smallvec![], ..longest.clone() })
+    }
+
     /// The axis of the positions `first`, `first + dilation`, and so on. Their taps read adjacent elements of a phase
     /// of the source.
     fn phase(&self, first: usize, dilation: usize) -> Self {

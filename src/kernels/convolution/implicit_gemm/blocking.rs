@@ -2,7 +2,7 @@
 
 use super::packed_planes::PlaneLayout;
 use crate::kernels::convolution::geometry::{Geometry, Images};
-use crate::kernels::convolution::window::Window;
+use crate::kernels::convolution::window::{Window, WindowAxis};
 
 /// The number of weights of a group that fill a large part of the second-level cache.
 const LARGE: usize = 1 << 18;
@@ -16,7 +16,12 @@ const DEPTH: usize = 320;
 
 /// The wanted number of tasks for a window.
 pub(super) fn tasks(g: &Geometry, window: &Window, sources: Images, targets: Images) -> usize {
-    let of_group = window.positions() * window.taps.len() * sources.channels * targets.channels;
+    tasks_of(g, window.positions() * window.taps.len(), sources, targets)
+}
+
+/// The wanted number of tasks for this many products of each source and target of an image.
+pub(super) fn tasks_of(g: &Geometry, products: usize, sources: Images, targets: Images) -> usize {
+    let of_group = products * sources.channels * targets.channels;
     (g.images * g.group * of_group / TASK).clamp(1, TASKS)
 }
 
@@ -31,6 +36,15 @@ pub(in super::super) fn layout(
     let together = targets.channels * sources.channels * window.taps.len() > LARGE;
     let wanted = tasks(g, window, sources, targets) / g.group;
     PlaneLayout::new(&window.axes, g.images, sources.channels, usize::MAX, wanted, together)
+}
+
+/// The layout of the sources of all phases of a stride, which these axes cover. Each source and target of an image has
+/// this many products.
+pub(super) fn layout_of_phases(g: &Geometry, axes: &[WindowAxis], products: usize) -> PlaneLayout {
+    let (sources, targets) = (g.outputs(), g.inputs());
+    let together = targets.channels * sources.channels * g.taps() > LARGE;
+    let wanted = tasks_of(g, products, sources, targets) / g.group;
+    PlaneLayout::new(axes, g.images, sources.channels, usize::MAX, wanted, together)
 }
 
 /// The layout of the input for the gradient of the weight.

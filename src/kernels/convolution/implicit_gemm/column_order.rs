@@ -47,7 +47,7 @@ impl ColumnOrder {
 
 /// The cost of `n` columns of a product. A narrow tile costs 2 and a wide one 3, because it loads more for each
 /// multiplication.
-fn tiles<T: Float>(n: usize) -> usize {
+pub(super) fn tiles<T: Float>(n: usize) -> usize {
     let wide = kernels::<T>().panel();
     n / wide * 3 + [0, 2, 3][(n % wide).div_ceil(wide / 2)]
 }

@@ -18,7 +18,7 @@ use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, ranges};
 
 /// The number of tasks beyond which a thread takes several at a time.
-const MANY: usize = 128;
+pub(super) const MANY: usize = 128;
 
 /// Computes the sums. The left matrix holds the weights, and the right one has a column for each position, read from
 /// packed planes.
@@ -143,7 +143,7 @@ unsafe fn sum_block<T: Float>(
                     if from_image {
                         tap_rows(sum, layout, block, group, first..first + channels, to, stride);
                     } else {
-                        layout.copy_rows(k, b, &starts, width, to, stride);
+                        layout.copy_rows(&layout.table[..k], b, &starts, width, to, stride);
                     }
                 }
                 (b, b_row, table) = (together.as_ptr(), stride, Table::None);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::kernels::Float;
-use crate::kernels::convolution::window::WindowAxis;
+use crate::kernels::convolution::window::{Window, WindowAxis};
 use crate::kernels::gemm::EvenSplit;
 use crate::kernels::index::{IndexAxes, IndexAxis, walk};
 use crate::kernels::scratch::List;
@@ -279,14 +279,28 @@ impl PlaneLayout {
         starts
     }
 
-    /// Copies the elements that the first `k` channels and taps read for rows of `width` positions, without gaps
-    /// between rows, to lines that are `apart`.
+    /// The table of some of the taps of this layout, which reads adjacent elements: those of a window.
+    pub(super) fn table_of(&self, window: &Window) -> Vec<isize> {
+        let missing = self.axes.len() - window.axes.len();
+        let mut taps = vec![0];
+        for (i, axis) in window.axes.iter().enumerate() {
+            let (least, stride) = (self.least[missing + i], self.strides[missing + i] as isize);
+            taps = taps
+                .iter()
+                .flat_map(|at| axis.offsets.iter().map(move |offset| at + (offset - least) * stride))
+                .collect();
+        }
+        (0..self.chunk).flat_map(|c| taps.iter().map(move |t| (c * self.channel) as isize + t)).collect()
+    }
+
+    /// Copies the elements at these indices of the planes for rows of `width` positions, without gaps between rows, to
+    /// lines that are `apart`.
     ///
     /// # Safety
     /// The rows must be valid and at most [`SLACK`] long, with as many readable elements after each.
     pub(super) unsafe fn copy_rows<T: Copy>(
         &self,
-        k: usize,
+        table: &[isize],
         planes: *const T,
         starts: &[usize],
         width: usize,
@@ -296,7 +310,7 @@ impl PlaneLayout {
         vectorised(
             #[inline(always)]
             || {
-                for (i, at) in self.table[..k].iter().enumerate() {
+                for (i, at) in table.iter().enumerate() {
                     for (row, start) in starts.iter().enumerate() {
                         // SAFETY: guaranteed by the caller, and what is copied too much is overwritten by the next row.
                         unsafe {
