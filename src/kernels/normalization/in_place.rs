@@ -3,6 +3,7 @@
 use super::{NormLayout, Stats, or_all};
 use crate::kernels::Float;
 use crate::kernels::broadcast::Cycle;
+use crate::kernels::epilogue::Activation;
 use crate::kernels::scratch::SavedMemory;
 use crate::kernels::simd::row::each;
 use crate::kernels::simd::{Vector, Work};
@@ -54,14 +55,14 @@ impl<T: Float> InPlace<T> {
         true
     }
 
-    /// Normalizes the `n` elements at `at`. The first one is element `start` of the array.
+    /// Normalizes the `n` elements at `at`, and applies the activation. The first one is element `start` of the array.
     ///
     /// # Safety
     /// The elements must be valid, and nothing else may use them meanwhile.
-    pub unsafe fn normalize(&self, mut at: *mut T, start: usize, n: usize) {
+    pub unsafe fn normalize(&self, mut at: *mut T, start: usize, n: usize, activation: Activation) {
         let cycle = Cycle { period: self.scale.len(), together: self.together };
         for (channel, n) in cycle.pieces(start, n) {
-            T::in_registers(InPlacePiece { by: self, at, channel, n });
+            T::in_registers(InPlacePiece { by: self, at, channel, n, activation });
             at = at.wrapping_add(n);
         }
     }
@@ -77,6 +78,8 @@ struct InPlacePiece<'a, T> {
     channel: usize,
     /// The number of elements.
     n: usize,
+    /// The activation, which is applied last.
+    activation: Activation,
 }
 
 impl<T: Float> Work<T> for InPlacePiece<'_, T> {
@@ -84,16 +87,24 @@ impl<T: Float> Work<T> for InPlacePiece<'_, T> {
 
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) {
-        let Self { by, at: x, channel: c, n } = self;
+        let Self { by, at: x, channel: c, n, activation } = self;
         // SAFETY: the elements are there, and so are their channels and the instructions.
         unsafe {
             if by.together > 1 {
                 let (mean, rest) = (V::all(by.mean[c]), V::all(by.rest[c]));
                 let (scale, beta) = (V::all(by.scale[c]), V::all(by.beta[c]));
+                // Subtracting zero changes no bit. Given statistics are not rounded.
+                if by.rest[c] == T::ZERO && !by.rest[c].real().is_sign_negative() {
+                    return each::<V>(
+                        n,
+                        #[inline(always)]
+                        |at| at.store(activation.on(at.load(x).sub(mean).mul(scale).add(beta)), x),
+                    );
+                }
                 return each::<V>(
                     n,
                     #[inline(always)]
-                    |at| at.store(at.load(x).sub(mean).sub(rest).mul(scale).add(beta), x),
+                    |at| at.store(activation.on(at.load(x).sub(mean).sub(rest).mul(scale).add(beta)), x),
                 );
             }
             let [mean, rest, scale, gamma, beta] =
@@ -103,7 +114,7 @@ impl<T: Float> Work<T> for InPlacePiece<'_, T> {
                 #[inline(always)]
                 |at| {
                     let unit = at.load(x).sub(at.load(mean)).sub(at.load(rest)).mul(at.load(scale));
-                    at.store(unit.mul(at.load(gamma)).add(at.load(beta)), x);
+                    at.store(activation.on(unit.mul(at.load(gamma)).add(at.load(beta))), x);
                 },
             );
         }

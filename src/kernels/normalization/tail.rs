@@ -49,8 +49,12 @@ impl<T: Float> RowFunctions for NormalizeAdd<'_, T> {
         let at = at.cast::<T>();
         let start = (at.addr() - self.result.get().addr()) / size_of::<T>();
         if let Some(by) = self.normalize {
+            let activation = self.activation.only_if(self.other.is_none());
             // SAFETY: guaranteed by the caller.
-            unsafe { by.normalize(at, start, n) };
+            unsafe { by.normalize(at, start, n, activation) };
+            if self.other.is_none() {
+                return;
+            }
         }
         let other = self.other.map(|other| other[start..start + n].as_ptr());
         if other.is_some() || self.activation != Activation::Identity {

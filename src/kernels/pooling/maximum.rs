@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use super::{PoolingAxis, PoolingRow, Windows};
+use super::{PoolingAxis, PoolingRow, Span, Windows};
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::row::WIDEST;
+use crate::kernels::simd::{Vector, Work, vectorised};
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, Movable};
 
@@ -13,6 +14,9 @@ use crate::kernels::{Float, Movable};
 /// NaN.
 pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
+    if fits_registers::<T>(w) {
+        return max_in_registers(w, x, y, at);
+    }
     let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
     let ([depth, height, width], line) = (w.axes, LineLayout::of(w));
     w.for_each_with(
@@ -251,6 +255,136 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
     }
 }
 
+/// True if registers hold windows of adjacent outputs: those of a stride of one or two that are within their lines,
+/// which may be copied with padding. Positions are as long as numbers then, so one register holds both.
+fn fits_registers<T>(w: &Windows) -> bool {
+    let PoolingAxis { input, kernel, stride, .. } = w.axes[2];
+    let is_filled = w.outputs() > 0 && w.input_plane() > 0;
+    size_of::<T>() == size_of::<u32>() && w.inner == 1 && stride <= 2 && kernel <= input && is_filled
+}
+
+/// As [`max`], in registers.
+fn max_in_registers<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
+    let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
+    let spans = w.axes.each_ref().map(PoolingAxis::spans);
+    let [depths, heights, widths] = spans.each_ref().map(|spans| &**spans);
+    threads::ranges(w.outer, (GRAIN / w.input_plane()).max(1), |planes| {
+        let (y, at) = (to.get(), to_at.get());
+        T::in_registers(PlaneMaxima { w, planes, spans: [depths, heights, widths], x, y, at });
+    });
+}
+
+/// The maxima of some planes.
+struct PlaneMaxima<'a, T> {
+    /// All windows, which fit registers.
+    w: &'a Windows,
+    /// The planes.
+    planes: Range<usize>,
+    /// The windows along depth, height and width.
+    spans: [&'a [Span]; 3],
+    /// All inputs.
+    x: &'a [T],
+    /// All maxima, which are written.
+    y: *mut T,
+    /// The position of each maximum, which is written.
+    at: *mut u32,
+}
+
+impl<T: Float> Work<T> for PlaneMaxima<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = T>>(self) {
+        let Self { w, planes, spans: [depths, heights, widths], x, y, at } = self;
+        let (plane, row, input, line) = (w.output_plane(), w.row(), w.input_plane(), LineLayout::of(w));
+        let [depth, height, width] = w.axes;
+        let is_padded = line.len > width.input;
+        let mut copy = match is_padded {
+            true => List::repeat(T::NEG_INFINITY, depth.input * height.input * line.len),
+            false => List::with_capacity(0),
+        };
+        for i in planes {
+            if is_padded {
+                let lines = x[i * input..].chunks_exact(width.input);
+                for (to, from) in copy.chunks_exact_mut(line.len).zip(lines) {
+                    to[line.before..][..width.input].copy_from_slice(from);
+                }
+            }
+            let mut to = i * plane;
+            for depth in depths {
+                for height in heights {
+                    let row_of = PoolingRow { plane: i * input, to, depth, height, widths };
+                    let x = if is_padded { copy.as_ptr() } else { x[i * input..].as_ptr() };
+                    // SAFETY: the caller guarantees the instructions, and each row of outputs is visited once.
+                    unsafe {
+                        let (y, at) = (y.add(to), at.add(to));
+                        let m = Maxima::<T, true> { w, row: &row_of, x, padded: line, y, at };
+                        if width.stride == 1 { m.in_registers::<V, 1>() } else { m.in_registers::<V, 2>() }
+                    };
+                    to += row;
+                }
+            }
+        }
+    }
+}
+
+impl<T: Float> Maxima<'_, T, true> {
+    /// Finds the largest element of each window of the row, whose stride is `S`. Registers with NaN, or with windows of
+    /// nothing but negative infinity, are left to [`Self::find`].
+    ///
+    /// # Safety
+    /// The instructions of `V` must be available, and the windows within the lines.
+    #[inline(always)]
+    unsafe fn in_registers<V: Vector<T = T>, const S: usize>(&self) {
+        let (axes, LineLayout { len, before }) = (&self.w.axes, self.padded);
+        let (kernel, n) = (axes[2].kernel, axes[2].output);
+        let (depth, height) = (&self.row.depth.range, &self.row.height.range);
+        let first = depth.start * axes[1].input + height.start;
+        for j in (0..n).step_by(V::WIDTH) {
+            let left = (n - j).min(V::WIDTH);
+            // SAFETY: guaranteed by the caller, and masks keep within the windows and the row.
+            unsafe {
+                let masks: [V::Mask; S] =
+                    std::array::from_fn(|i| V::first((S * (left - 1) + 1).saturating_sub(i * V::WIDTH)));
+                let mut best = V::all(T::NEG_INFINITY);
+                // Bits of integers, which are moved only.
+                let mut at = V::zero();
+                let lanes = (1u32 << left) - 1;
+                let mut numbers = lanes;
+                for z in depth.clone() {
+                    for y in height.clone() {
+                        let line = z * axes[1].input + y;
+                        let from = self.x.add(line * len + j * S);
+                        for x in 0..kernel {
+                            let load =
+                                |i: usize| V::load_masked(from.wrapping_add(x + i * V::WIDTH), masks[i]);
+                            let v = if S == 1 { load(0) } else { V::evens(load(0), load(S - 1)) };
+                            let place = [((line - first) * axes[2].input + x) as u32; WIDEST];
+                            at = v.where_larger(best, V::load(place.as_ptr().cast()), at);
+                            best = v.where_larger(best, v, best);
+                            numbers &= v.equal(v);
+                        }
+                    }
+                }
+                if numbers != lanes || best.equal(V::all(T::NEG_INFINITY)) & lanes != 0 {
+                    for o in j..j + left {
+                        self.find::<1, 1>(o, &(o * S..o * S + kernel), 0);
+                    }
+                    continue;
+                }
+                best.store_masked(self.y.add(j), V::first(left));
+                let to = self.at.add(j);
+                at.store_masked(to.cast(), V::first(left));
+                let start = ((first * axes[2].input + j * S) as u32).wrapping_sub(before as u32);
+                let to = std::slice::from_raw_parts_mut(to, left);
+                to.iter_mut()
+                    .zip(0..)
+                    .for_each(|(at, l)| *at = at.wrapping_add(start).wrapping_add(l * S as u32));
+            }
+        }
+    }
+}
+
 /// Calls `f` with the starts of blocks of `each` elements that cover `0..n`. The last two may overlap. `n` must be at
 /// least `each`.
 #[inline(always)]
@@ -309,4 +443,62 @@ pub fn put_taken<T: Movable>(w: &Windows, at: &[u32], gy: &[T], gx: &mut [T], ac
             *gx = gx.plus(*g);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PoolingAxis, Windows, max};
+
+    /// The first largest element of each window of a plane, or its first NaN, in plain loops: its bits and position.
+    fn naive(rows: PoolingAxis, columns: PoolingAxis, x: &[f32]) -> Vec<(u32, u32)> {
+        let span = |axis: PoolingAxis, o: usize| {
+            let start = o * axis.stride;
+            start.max(axis.pad) - axis.pad..(start + axis.kernel).saturating_sub(axis.pad).min(axis.input)
+        };
+        let windows = (0..rows.output).flat_map(|r| (0..columns.output).map(move |c| (r, c)));
+        let largest = |(r, c)| {
+            let places = span(rows, r).flat_map(|y| span(columns, c).map(move |x| y * columns.input + x));
+            let better = |best: usize, at: usize| {
+                let is_better = !(x[at] <= x[best]) && !x[best].is_nan();
+                if is_better { at } else { best }
+            };
+            let at = places.reduce(better).expect("a window has an element");
+            (x[at].to_bits(), at as u32)
+        };
+        windows.map(largest).collect()
+    }
+
+    #[test]
+    fn maxima_are_the_first_largest_elements_for_odd_sizes_and_special_values() {
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MAX, f32::MIN];
+        let mut numbers = 0u32;
+        let mut below = |n: usize| {
+            numbers = numbers.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (numbers >> 8) as usize % n
+        };
+        for round in 0..400 {
+            let mut axis = |longest: usize| {
+                let (kernel, stride) = (1 + below(4), 1 + below(5) / 2);
+                let (input, pad) = (kernel + below(longest), below(kernel));
+                let output = (input + 2 * pad - kernel) / stride + 1;
+                PoolingAxis { input, output, kernel, stride, pad }
+            };
+            let (rows, columns, planes) = (axis(6), axis(40), 3);
+            let plane = rows.input * columns.input;
+            // Most rounds have no special values, some have nothing else.
+            let share = [0, 0, 1, 2][round % 4];
+            let x: Vec<f32> = (0..planes * plane)
+                .map(|_| match below(2) < share {
+                    true => special[below(special.len())],
+                    false => below(9) as f32 - 4.0,
+                })
+                .collect();
+            let w = Windows::new(planes, &[rows, columns], 1);
+            let (mut y, mut at) = (vec![0.0; w.outputs()], vec![0; w.outputs()]);
+            max(&w, &x, &mut y, &mut at);
+            let expected: Vec<_> = x.chunks_exact(plane).flat_map(|x| naive(rows, columns, x)).collect();
+            let got: Vec<_> = y.iter().map(|v| v.to_bits()).zip(at).collect();
+            assert_eq!(got, expected, "{rows:?} {columns:?}");
+        }
+    }
 }

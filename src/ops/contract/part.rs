@@ -1,5 +1,7 @@
 //! Parts of the arrays of an elementwise function: addresses and a length.
 
+use crate::ops::Activation;
+
 /// The same part of all arrays of an elementwise function. Pointers to arrays that are missing or not read may be
 /// null or dangling.
 #[derive(Clone, Copy)]
@@ -64,9 +66,10 @@ impl Whole {
 
 /// An in-place function of one array: element i of the result depends on element i and on the index.
 pub trait ChunkedForward: Sync {
-    /// Applies the function in place to `n` elements at `at`, which is element `start` of the array.
+    /// Applies the function, and then the activation, in place to `n` elements at `at`, which is element `start` of the
+    /// array.
     ///
     /// # Safety
     /// These must be elements of the array for which this was made, without concurrent access.
-    unsafe fn run(&self, at: *mut u8, start: usize, n: usize);
+    unsafe fn run(&self, at: *mut u8, start: usize, n: usize, activation: Activation);
 }

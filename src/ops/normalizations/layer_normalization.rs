@@ -11,8 +11,8 @@ use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::batch_normalization::TensorNormalization;
 use crate::ops::reductions::reduction::Mean;
 use crate::ops::{
-    Backward, ChunkedForward, Compute, InputShapes, Op, Reads, Run, Shapes, Spec, Sym, Symbols, Value,
-    not_negative, one,
+    Activation, Backward, ChunkedForward, Compute, InputShapes, Op, Reads, Run, Shapes, Spec, Sym, Symbols,
+    Value, not_negative, one,
 };
 use crate::{Error, Result};
 
@@ -244,9 +244,9 @@ impl Compute for Deviation {
 }
 
 impl<T: Float> ChunkedForward for InPlace<T> {
-    unsafe fn run(&self, at: *mut u8, start: usize, n: usize) {
+    unsafe fn run(&self, at: *mut u8, start: usize, n: usize, activation: Activation) {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.normalize(at.cast(), start, n) };
+        unsafe { self.normalize(at.cast(), start, n, activation) };
     }
 }
 

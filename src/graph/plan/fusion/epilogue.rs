@@ -175,6 +175,10 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
         remaining = others;
         if let (0, Some(in_registers)) = (n, step.op.facts().activation) {
             activation = in_registers;
+        } else if let (Some(TailOperation::ChunkedForward(_, last @ Activation::Identity)), Some(next)) =
+            (links.links.last_mut(), step.op.facts().activation)
+        {
+            *last = next;
         } else if let Some(loops) = step.op.loops(double) {
             let x = [places[0].cast_const(), places.last()?.cast_const()];
             let spread = [&step.x[0], step.x.last()?].map(|x| BroadcastCycle::of(&x.shape, &last.shape));
@@ -188,7 +192,8 @@ fn links(first: &ForwardStep, rest: &[ForwardStep]) -> Option<(EpilogueTail, Act
             let tail = Tail::NOTHING;
             let call = Call { tail, ..Call::new(&x, &[], state, double) };
             // SAFETY: the arrays were made for this operation, with the shapes it requires.
-            links.links.push(TailOperation::ChunkedForward(unsafe { step.op.chunked_forward(call) }?));
+            let chunked = unsafe { step.op.chunked_forward(call) }?;
+            links.links.push(TailOperation::ChunkedForward(chunked, Activation::Identity));
         }
     }
     Some((links, activation))

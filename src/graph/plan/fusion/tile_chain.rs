@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::graph::plan::fusion::TILE;
 use crate::graph::plan::fusion::broadcast::BroadcastCycle;
 use crate::kernels::map::Aligned;
-use crate::ops::{ChunkedForward, Loops, Part, RowFunctions};
+use crate::ops::{Activation, ChunkedForward, Loops, Part, RowFunctions};
 
 /// The arrays of an elementwise function in a chain. The output is the array of the chain. Inputs may be broadcast
 /// over it.
@@ -49,8 +49,8 @@ impl WholeArray {
 pub(crate) enum TailOperation {
     /// An elementwise function.
     Loops(Loops, WholeArray),
-    /// A function with its own chunked rule, which the state of the step owns.
-    ChunkedForward(*const dyn ChunkedForward),
+    /// A function with its own chunked rule, which the state of the step owns, and the activation after it.
+    ChunkedForward(*const dyn ChunkedForward, Activation),
 }
 
 /// The functions of a chain, in order, and the address of the first element of their array.
@@ -78,7 +78,9 @@ impl RowFunctions for EpilogueTail {
                         TailOperation::Loops(loops, whole) => {
                             whole.part(first + start, n, self.size, |part| loops.forward(part));
                         }
-                        TailOperation::ChunkedForward(chunked) => (**chunked).run(at, first + start, n),
+                        TailOperation::ChunkedForward(chunked, activation) => {
+                            (**chunked).run(at, first + start, n, *activation);
+                        }
                     }
                 }
             }

@@ -45,8 +45,9 @@ impl StridePhases {
         if !is_strided || g.images * g.area() * g.positions() * g.channels * g.maps == 0 {
             return None;
         }
-        let axes: SmallVec<[WindowAxis; 3]> =
-            (0..n_axes).map(|i| WindowAxis::union(windows.iter().map(|w| &w.axes[i]))).collect::<Option<_>>()?;
+        let axes: SmallVec<[WindowAxis; 3]> = (0..n_axes)
+            .map(|i| WindowAxis::union(windows.iter().map(|w| &w.axes[i])))
+            .collect::<Option<_>>()?;
         let work = windows.iter().map(|w| w.positions() * w.taps.len()).sum();
         let layout = blocking::layout_of_phases(g, &axes, work);
         let tables = windows.iter().map(|w| layout.table_of(w)).collect();
@@ -75,7 +76,13 @@ impl StridePhases {
     ///
     /// Separate rows fill tiles worse than rows with the gaps between them, which fill them worse than copies without
     /// gaps. Tall products share the cost of a copy.
-    fn columns<T: Float>(&self, depth: usize, block: &PlaneBlock, rows: usize, targets: usize) -> ColumnOrder {
+    fn columns<T: Float>(
+        &self,
+        depth: usize,
+        block: &PlaneBlock,
+        rows: usize,
+        targets: usize,
+    ) -> ColumnOrder {
         let (width, all) = (block.columns.len(), self.layout.len(block));
         let by_row = rows * tiles::<T>(width) * depth;
         let with_gaps = tiles::<T>(all) * depth;
