@@ -44,6 +44,9 @@ pub(super) struct Descriptor {
     pub(super) plane: Option<Plane>,
     /// For depthwise convolution of narrow rows, which are padded.
     pub(super) lanes: Option<PaddedPlane>,
+    /// True if terms of sums are ordered by rows of taps, then by channels. A row of positions then leaves out the rows
+    /// of taps that read padding.
+    pub(super) by_tap_rows: bool,
 }
 
 /// The descriptors of a sum. The gradient of the input has one for each phase of the stride.
@@ -73,7 +76,8 @@ const SPLIT: (usize, usize) = (3, 2);
 impl Descriptors {
     /// One descriptor for each window of pass `of`.
     fn new(g: &Geometry, of: Pass, numbers: WordKind, windows: Vec<Window>) -> Self {
-        let mut each: Vec<_> = windows.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
+        let mut each: Vec<_> =
+            windows.into_iter().map(|window| Descriptor::new(g, of, numbers, window)).collect();
         let splits = of != Pass::WeightGradient && !g.is_depthwise();
         let one = match &each[..] {
             [one] if splits => one,
@@ -95,7 +99,7 @@ impl Descriptors {
         }
         if one.packs_rows_again() {
             let phases = one.window.phases(&g.kernel);
-            each = phases.into_iter().map(|window| Descriptor::new(g, of, window)).collect();
+            each = phases.into_iter().map(|window| Descriptor::new(g, of, numbers, window)).collect();
             return Self { each, division: Division::Phases, stride: None };
         }
         Self { each, division: Division::None, stride: None }
@@ -105,24 +109,29 @@ impl Descriptors {
 impl Descriptor {
     /// The descriptor of a window of pass `of`. Only channels first has a layout or planes, and only depthwise
     /// convolution has planes.
-    fn new(g: &Geometry, of: Pass, window: Window) -> Self {
+    fn new(g: &Geometry, of: Pass, numbers: WordKind, window: Window) -> Self {
         // The gradient of the weight holds a sum for each tap in registers, so blocks of taps are smaller.
         let most = if of == Pass::WeightGradient { 3 } else { 5 };
         let plane = if g.is_depthwise() && !g.channel_last { Plane::new(&window, most) } else { None };
         let has_layout = plane.is_none() && !g.channel_last && window.positions() > 0 && g.images > 0;
-        let layout = has_layout.then(|| match of {
+        let mut layout = has_layout.then(|| match of {
             Pass::Output => blocking::layout(g, &window, g.inputs(), g.outputs()),
             Pass::InputGradient => blocking::layout(g, &window, g.outputs(), g.inputs()),
             Pass::WeightGradient => blocking::weight_gradient_layout(g, &window),
         });
         let is_summed = plane.is_some() && of != Pass::WeightGradient;
         let lanes = if is_summed { PaddedPlane::new(&window) } else { None };
-        Self { window, layout, plane, lanes }
+        // The weights of this pass are packed for a single window, so their order is free.
+        let is_one = [&g.stride, &g.dilation].iter().all(|all| all.iter().all(|n| *n == 1));
+        let is_free = of == Pass::InputGradient && numbers == WordKind::Single && is_one;
+        let is_free = is_free && window.has_padded_rows();
+        let by_tap_rows = is_free && layout.as_mut().is_some_and(|s| s.order_by_tap_rows(&window));
+        Self { window, layout, plane, lanes, by_tap_rows }
     }
 
     /// The descriptor of a region, which has no packed layout.
     fn of_region(window: Window) -> Self {
-        Self { window, layout: None, plane: None, lanes: None }
+        Self { window, layout: None, plane: None, lanes: None, by_tap_rows: false }
     }
 
     /// True if several blocks pack the same rows, because taps read rows that are far apart.

@@ -2,6 +2,8 @@
 //! has one for each phase of the stride. A window with a large dilation is split into one for each phase of the
 //! dilation.
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::geometry::Geometry;
@@ -292,6 +294,19 @@ impl Window {
                 .collect();
         }
         regions.iter().map(|axes| Self::new(axes, kernel)).collect()
+    }
+
+    /// True for two axes if some row of positions reads padding through all taps of a row.
+    pub(super) fn has_padded_rows(&self) -> bool {
+        self.axes.len() == 2 && self.bases.contains(&OUTSIDE)
+    }
+
+    /// The rows of taps through which a row of positions reads the source, for two axes.
+    pub(super) fn tap_rows_of(&self, row: usize) -> Range<usize> {
+        let bases = &self.bases[row * self.outer..][..self.outer];
+        let is_read = |base: &isize| *base != OUTSIDE;
+        let start = bases.iter().position(is_read).unwrap_or(0);
+        start..bases.iter().rposition(is_read).map_or(start, |last| last + 1)
     }
 
     /// The number of outputs.

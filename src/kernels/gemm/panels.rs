@@ -1,5 +1,6 @@
 //! Products on the calling thread with a right matrix that is already in panels. Used by convolutions.
 
+use std::ops::Range;
 use std::ptr;
 
 use super::chunk::{AHEAD, SHALLOW};
@@ -38,6 +39,16 @@ pub(in crate::kernels) enum Table<'a> {
     OfLeft(&'a [isize]),
     /// For each row of the right matrix.
     OfRight(&'a [isize]),
+}
+
+impl<'a> Table<'a> {
+    /// The offsets for some terms, if rows of the right matrix are scattered.
+    pub(in crate::kernels) fn part(self, terms: Range<usize>) -> Self {
+        match self {
+            Self::OfRight(table) => Self::OfRight(&table[terms]),
+            other => other,
+        }
+    }
 }
 
 /// A product `c = epilogue(a b)`: `a` has `m` rows, `b` has `n` columns, rows of `c` are contiguous and `c_row`

@@ -65,7 +65,15 @@ pub(super) fn plan_columns<T: Float>(
     let (width, all) = (block.columns.len(), layout.len(block));
     let n_rows = block.images.len() * block.rows.len() * w.inner;
     let moved = if w.apart == 1 { MOVING * n_rows } else { 0 };
-    let by_row_costs = n_rows * tiles::<T>(width) * depth;
+    let terms = if sum.descriptor.by_tap_rows {
+        // Rows leave out the taps that read padding.
+        let of_row = sum.sources.channels * w.columns.len();
+        let rows = block.rows.clone().map(|row| w.tap_rows_of(row).len());
+        block.images.len() * rows.sum::<usize>() * of_row
+    } else {
+        n_rows * depth
+    };
+    let by_row_costs = tiles::<T>(width) * terms;
     let all_costs = tiles::<T>(all) * depth + moved;
     // With a step, complete rows are copied from the image directly.
     let from_image = TapRows::<T>::fit(w) && width == w.width;

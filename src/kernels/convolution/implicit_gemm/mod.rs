@@ -104,9 +104,16 @@ fn pack_weights<T: Float>(sum: &Correlation<'_, T>) -> Result<Weights<T>, OutOfM
         // SAFETY: the weights are valid, and the memory holds all panels.
         unsafe {
             if !g.channel_last {
-                for s in 0..sources {
-                    for (i, t) in taps.iter().enumerate() {
-                        *to.add(s * taps.len() + i) = *from.add(s * source + t * tap);
+                // The terms of a row of taps, or of all taps, follow each other channel by channel.
+                let columns =
+                    if sum.descriptor.by_tap_rows { sum.window().columns.len() } else { taps.len() };
+                let mut to = to;
+                for taps in taps.chunks(columns.max(1)) {
+                    for s in 0..sources {
+                        for t in taps {
+                            to.write(*from.add(s * source + t * tap));
+                            to = to.add(1);
+                        }
                     }
                 }
                 return;

@@ -148,7 +148,7 @@ unsafe fn sum_block<T: Float>(
                 }
                 (b, b_row, table) = (together.as_ptr(), stride, Table::None);
             }
-            let multiply = |image: usize, element: usize, at: usize, n: usize| {
+            let multiply = |image: usize, element: usize, at: usize, n: usize, terms: Range<usize>| {
                 let (c, c_row) = if direct {
                     let first = sum.target(image, group, rows.start).wrapping_add(element);
                     (first, sum.targets.channel)
@@ -159,10 +159,10 @@ unsafe fn sum_block<T: Float>(
                     kernels: sum.kernels,
                     m: rows.len(),
                     n,
-                    k,
-                    a: MatrixOperand { p: weights, row: depth as isize, col: 1 },
+                    k: terms.len(),
+                    a: MatrixOperand { p: weights.wrapping_add(terms.start), row: depth as isize, col: 1 },
                     b: Panels { p: b.wrapping_add(at), row: b_row, next: kernels::<T>().panel() },
-                    table,
+                    table: table.part(terms),
                     batch: ONCE,
                     c,
                     c_row,
@@ -178,12 +178,19 @@ unsafe fn sum_block<T: Float>(
             };
             if columns == ColumnOrder::ByRow {
                 layout.each_row(block, |image, row, column, at| {
-                    multiply(image, w.targets[row] + column, at, n);
+                    let terms = match sum.descriptor.by_tap_rows {
+                        true => {
+                            let (rows, each) = (w.tap_rows_of(row), sources * w.columns.len());
+                            rows.start * each..rows.end * each
+                        }
+                        false => 0..k,
+                    };
+                    multiply(image, w.targets[row] + column, at, n, terms);
                 });
             } else {
                 let position = block.rows.start * w.inner * w.width + block.columns.start;
                 for at in (0..n).step_by(each) {
-                    multiply(block.images.start, position + at, at, each.min(n - at));
+                    multiply(block.images.start, position + at, at, each.min(n - at), 0..k);
                 }
             }
         }

@@ -55,6 +55,8 @@ pub(in super::super) struct PlaneLayout {
     pub(super) channel: usize,
     /// For each channel of a chunk and each tap, the index of the element that the first position reads.
     pub(in super::super) table: Vec<isize>,
+    /// The number of channels.
+    channels: usize,
     /// The number of channels that are packed at a time.
     pub(super) chunk: usize,
     /// The images of each block.
@@ -189,6 +191,7 @@ impl PlaneLayout {
             of_images,
             channel,
             table,
+            channels,
             chunk,
             images,
             rows,
@@ -291,6 +294,21 @@ impl PlaneLayout {
                 .collect();
         }
         (0..self.chunk).flat_map(|c| taps.iter().map(move |t| (c * self.channel) as isize + t)).collect()
+    }
+
+    /// Orders the table by rows of taps, then by channels and columns of taps. Returns false without a change if
+    /// channels are packed in several chunks.
+    pub(in super::super) fn order_by_tap_rows(&mut self, window: &Window) -> bool {
+        let (columns, taps) = (window.columns.len(), window.taps.len());
+        if self.table.len() != self.channels * taps || columns == 0 {
+            return false;
+        }
+        let table = (0..window.outer).flat_map(|row| {
+            let of_channel = |taps: &'_ [isize]| taps[row * columns..][..columns].to_vec();
+            self.table.chunks_exact(taps).flat_map(of_channel).collect::<Vec<_>>()
+        });
+        self.table = table.collect();
+        true
     }
 
     /// Copies the elements at these indices of the planes for rows of `width` positions, without gaps between rows, to
