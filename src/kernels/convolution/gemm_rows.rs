@@ -98,13 +98,17 @@ pub(super) fn forward<T: Float>(
         let x = Matrix::of_rows(x, rows, terms);
         return gemm_then(MatrixMut::of_rows(y, rows, maps), x, w, epilogue.transposed());
     }
+    let end = Epilogue { column_bias: epilogue.row_bias, ..Epilogue::NONE };
     scratch::with(rows * maps + SLACK, |sums: &mut [T]| {
-        scratch::with(rows * terms, |seen: &mut [T]| {
-            g.gather(x, seen);
-            let sums = MatrixMut::of_rows(&mut sums[..rows * maps], rows, maps);
-            let end = Epilogue { column_bias: epilogue.row_bias, ..Epilogue::NONE };
-            gemm_then(sums, Matrix::of_rows(seen, rows, terms), w, end);
-        });
+        let to = MatrixMut::of_rows(&mut sums[..rows * maps], rows, maps);
+        if g.images == 1 && g.reads_each_pixel() {
+            gemm_then(to, Matrix::of_rows(x, terms, rows).t(), w, end);
+        } else {
+            scratch::with(rows * terms, |seen: &mut [T]| {
+                g.gather(x, seen);
+                gemm_then(to, Matrix::of_rows(seen, rows, terms), w, end);
+            });
+        }
         g.scatter(sums, y, Epilogue { row_bias: None, ..epilogue });
     });
 }

@@ -84,6 +84,11 @@ impl Geometry {
         self.channels == self.group && self.group > 1
     }
 
+    /// True if kernels have one element, and each position reads the pixel at its own place.
+    pub(super) fn reads_each_pixel(&self) -> bool {
+        self.taps() == 1 && self.stride.iter().all(|s| *s == 1) && self.pad.iter().all(|p| *p == 0)
+    }
+
     /// True if the input and the output of each image are one pixel, so that images are rows of channels.
     pub(super) fn is_one_pixel(&self) -> bool {
         let is_one = self.area() == 1 && self.taps() == 1 && self.positions() == 1;

@@ -5,7 +5,7 @@ use super::descriptor::Pass;
 use super::geometry::Geometry;
 use super::pairs;
 use super::pointwise::Pointwise;
-use super::select::{Method, select};
+use super::select::{Method, pays_in_rows, select};
 use super::weight::Weight;
 use crate::array::OutOfMemory;
 use crate::kernels::Float;
@@ -15,7 +15,11 @@ use crate::kernels::sixteen_bits::{Values, ValuesMut};
 
 /// True if a pass is computed by products in bfloat16.
 fn is_product<T: Float>(g: &Geometry, of: Pass, values: Values<'_, T>, has_bias: bool) -> bool {
-    !matches!(values, Values::Exact(_)) && select::<T>(g, of, has_bias, true) == Method::Pointwise
+    let is_pointwise = || match select::<T>(g, of, has_bias, true) {
+        Method::GemmRows => pays_in_rows(g),
+        method => method == Method::Pointwise,
+    };
+    !matches!(values, Values::Exact(_)) && is_pointwise()
 }
 
 /// As [`super::forward`], for values of any type.

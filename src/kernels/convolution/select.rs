@@ -107,6 +107,10 @@ const FEW_POSITIONS: usize = 9;
 const FEW_POSITIONS_OF_UNCACHED: usize = 16;
 /// Elements of a weight that is rarely in the second-level cache.
 const UNCACHED_WEIGHT: usize = 1 << 17;
+/// The cost of transposing an element, where a register of products costs 1.
+const MOVE: usize = 16;
+/// The cost of packing a register of weights, where a register of products costs 1.
+const PACKED_WEIGHT: usize = 4;
 /// The most positions of an image that do not fill a tile of Winograd's algorithm.
 const FEW_POSITIONS_OF_TILE: usize = 4;
 /// The fewest elements of a weight for which one product for all images is faster.
@@ -281,13 +285,28 @@ pub(super) fn winograd_parts(g: &Geometry) -> Option<usize> {
     (parts >= WINOGRAD_LEAST_PARTS && enough).then_some(parts)
 }
 
+/// True for kernels of one element if rows of positions are faster than columns of positions, whose last tile is
+/// partly empty. Columns of output channels fill tiles, but results are transposed, inputs too if there are several
+/// images, and the weight is packed unless its packed form is cached.
+///
+/// Costs are in columns of a tile: a column multiplies all channels of one position by all weights.
+pub(super) fn pays_in_rows(g: &Geometry) -> bool {
+    let (positions, rows) = (g.positions(), g.images * g.positions());
+    if g.group > 1 || g.channel_last || rows == 0 || !is_pointwise(g, false) {
+        return false;
+    }
+    let of_columns = columns_cost(positions) * 2 * LANES / 3;
+    let moved = positions * MOVE / g.maps.max(1) + positions * MOVE / g.channels.max(1);
+    of_columns > positions + moved + PACKED_WEIGHT * positions / rows
+}
+
 /// True if one product for all images is faster.
 fn takes_gemm_rows(g: &Geometry, by_winograd: bool) -> bool {
     let (positions, rows, weight) = (g.positions(), g.images * g.positions(), g.maps * g.channels * g.taps());
     let least = if g.is_one_pixel() && g.images > 1 { LEAST_WEIGHT_OF_PIXELS } else { LEAST_WEIGHT };
     let few = if weight >= UNCACHED_WEIGHT { FEW_POSITIONS_OF_UNCACHED } else { FEW_POSITIONS };
     let most = if weight >= LARGE_WEIGHT { ROWS } else { ROWS_OF_SMALL_WEIGHT };
-    (g.taps() > 1 || positions <= few)
+    (g.taps() > 1 || positions <= few || pays_in_rows(g))
         && (!by_winograd || positions <= FEW_POSITIONS_OF_TILE)
         && (1..=most).contains(&rows)
         && weight >= least

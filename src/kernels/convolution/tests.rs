@@ -107,6 +107,9 @@ fn geometries() -> Vec<Geometry> {
         geometry(1, [2, 3, 1], &[[3, 2, 1, 2, 1], [1101, 3, 1, 2, 1]]),
         geometry(3, [1, 16, 1], &[[14, 4, 1, 2, 1]; 2]),
         geometry(2, [3, 2, 1], &[[11, 3, 1, 3, 1], [7, 2, 0, 1, 1]]),
+        // Kernels of one element whose positions fill tiles badly.
+        geometry(1, [70, 96, 1], &[[7, 1, 0, 1, 1]; 2]),
+        geometry(3, [96, 70, 1], &[[13, 1, 0, 2, 1], [7, 1, 0, 1, 1]]),
         // Rows that leave out taps.
         geometry(2, [7, 9, 1], &[[11, 5, 0, 1, 1], [36, 5, 0, 1, 1]]),
         geometry(1, [3, 14, 1], &[[12, 7, 3, 1, 1], [64, 3, 1, 1, 1]]),
