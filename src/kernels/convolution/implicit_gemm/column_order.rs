@@ -8,10 +8,6 @@ use crate::kernels::gemm::kernels;
 
 /// The cost of storing a row of results again, where a step of a wide tile costs 3.
 const MOVING: usize = 36;
-/// The cost of copying a row from an image or packing it. Every other element is read under masks.
-const FROM_IMAGE: usize = 10;
-/// The cost of copying a row from packed planes, in the same unit: one load and one store.
-const FROM_PLANES: usize = 3;
 /// Elements of a right matrix that fit the first-level cache beside the left one.
 const NEAR: usize = 1 << 12;
 
@@ -79,12 +75,8 @@ pub(super) fn plan_columns<T: Float>(
     };
     let by_row_costs = tiles::<T>(width) * terms;
     let all_costs = tiles::<T>(all) * depth + moved;
-    // With a step, complete rows may be copied from the image directly, unless so many taps read each packed row that
-    // packing pays.
-    let copied_rows = n_rows * w.taps.len();
-    let from_image = TapRows::<T>::fit(w)
-        && width == w.width
-        && copied_rows * (FROM_IMAGE - FROM_PLANES) <= layout.rows_of(block) * FROM_IMAGE;
+    // With a step, complete rows are copied from the image directly.
+    let from_image = TapRows::<T>::fit(w) && width == w.width;
     // A copy without gaps pays for short rows and many targets. If no element is read through two taps, the copy
     // replaces packing. It then pays for long steps even with the same number of tiles.
     let once = from_image && layout.has_plane_for_each_tap();

@@ -210,11 +210,6 @@ impl PlaneLayout {
         if self.in_place { self.axes[0].len } else { self.rows.parts() * self.extents[0] }
     }
 
-    /// The number of rows that are packed for a channel of a block.
-    pub(super) fn rows_of(&self, block: &PlaneBlock) -> usize {
-        block.images.len() * self.planes.len() * self.plane / self.extents[self.extents.len() - 1]
-    }
-
     /// The images, rows and columns of block `i`.
     pub(in super::super) fn block(&self, i: usize) -> PlaneBlock {
         let (rows, columns) = (self.rows.parts(), self.columns.parts());
