@@ -373,13 +373,14 @@ impl<T: Float> Maxima<'_, T, true> {
                     continue;
                 }
                 best.store_masked(self.y.add(j), V::first(left));
-                let to = self.at.add(j);
-                at.store_masked(to.cast(), V::first(left));
+                // Whole registers, since a load of what a masked store has written would wait.
+                let mut places = [0u32; WIDEST];
+                at.store(places.as_mut_ptr().cast());
                 let start = ((first * axes[2].input + j * S) as u32).wrapping_sub(before as u32);
-                let to = std::slice::from_raw_parts_mut(to, left);
-                to.iter_mut()
-                    .zip(0..)
-                    .for_each(|(at, l)| *at = at.wrapping_add(start).wrapping_add(l * S as u32));
+                for (l, place) in places.iter_mut().enumerate() {
+                    *place = place.wrapping_add(start).wrapping_add((l * S) as u32);
+                }
+                V::load(places.as_ptr().cast()).store_masked(self.at.add(j).cast(), V::first(left));
             }
         }
     }
