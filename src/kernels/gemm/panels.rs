@@ -41,7 +41,7 @@ pub(in crate::kernels) enum Table<'a> {
     OfRight(&'a [isize]),
 }
 
-impl<'a> Table<'a> {
+impl Table<'_> {
     /// The offsets for some terms, if rows of the right matrix are scattered.
     pub(in crate::kernels) fn part(self, terms: Range<usize>) -> Self {
         match self {

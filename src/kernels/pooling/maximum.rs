@@ -460,7 +460,7 @@ mod tests {
         let largest = |(r, c)| {
             let places = span(rows, r).flat_map(|y| span(columns, c).map(move |x| y * columns.input + x));
             let better = |best: usize, at: usize| {
-                let is_better = !(x[at] <= x[best]) && !x[best].is_nan();
+                let is_better = (x[at] > x[best] || x[at].is_nan()) && !x[best].is_nan();
                 if is_better { at } else { best }
             };
             let at = places.reduce(better).expect("a window has an element");

@@ -6,7 +6,7 @@ use super::Weights;
 use super::blocking::tasks;
 use super::column_order::{ColumnOrder, ColumnPlan, plan_columns};
 use super::in_tiles;
-use super::packed_planes::{PackImage, PlaneBlock, PlaneLayout, SLACK};
+use super::packed_planes::{PackImage, PlaneBlock, PlaneLayout, SLACK, copy_rows};
 use super::store::{finish_rows, store_results};
 use super::tap_rows::TapRows;
 use crate::kernels::Float;
@@ -143,7 +143,7 @@ unsafe fn sum_block<T: Float>(
                     if from_image {
                         tap_rows(sum, layout, block, group, first..first + channels, to, stride);
                     } else {
-                        layout.copy_rows(&layout.table[..k], b, &starts, width, to, stride);
+                        copy_rows(&layout.table[..k], b, &starts, width, to, stride);
                     }
                 }
                 (b, b_row, table) = (together.as_ptr(), stride, Table::None);

@@ -311,43 +311,42 @@ impl PlaneLayout {
         true
     }
 
-    /// Copies the elements at these indices of the planes for rows of `width` positions, without gaps between rows, to
-    /// lines that are `apart`.
-    ///
-    /// # Safety
-    /// The rows must be valid and at most [`SLACK`] long, with as many readable elements after each.
-    pub(super) unsafe fn copy_rows<T: Copy>(
-        &self,
-        table: &[isize],
-        planes: *const T,
-        starts: &[usize],
-        width: usize,
-        to: *mut T,
-        apart: usize,
-    ) {
-        vectorised(
-            #[inline(always)]
-            || {
-                for (i, at) in table.iter().enumerate() {
-                    for (row, start) in starts.iter().enumerate() {
-                        // SAFETY: guaranteed by the caller, and what is copied too much is overwritten by the next row.
-                        unsafe {
-                            let from = planes.offset(*at).add(*start).cast::<[T; SLACK]>();
-                            let to = to.add(i * apart + row * width).cast::<[T; SLACK]>();
-                            to.write_unaligned(from.read_unaligned());
-                        }
-                    }
-                }
-            },
-        );
-    }
-
     /// The index of the first position of a block in an image that is read in place.
     pub(super) fn origin(&self, block: &PlaneBlock) -> usize {
         let last = self.axes.len() - 1;
         let least: usize = self.least.iter().zip(&self.strides).map(|(l, s)| *l as usize * s).sum();
         least + block.rows.start * self.strides[0] + block.columns.start * self.strides[last]
     }
+}
+
+/// Copies the elements at these indices of the planes for rows of `width` positions, without gaps between rows, to
+/// lines that are `apart`.
+///
+/// # Safety
+/// The rows must be valid and at most [`SLACK`] long, with as many readable elements after each.
+pub(super) unsafe fn copy_rows<T: Copy>(
+    table: &[isize],
+    planes: *const T,
+    starts: &[usize],
+    width: usize,
+    to: *mut T,
+    apart: usize,
+) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (i, at) in table.iter().enumerate() {
+                for (row, start) in starts.iter().enumerate() {
+                    // SAFETY: guaranteed by the caller, and what is copied too much is overwritten by the next row.
+                    unsafe {
+                        let from = planes.offset(*at).add(*start).cast::<[T; SLACK]>();
+                        let to = to.add(i * apart + row * width).cast::<[T; SLACK]>();
+                        to.write_unaligned(from.read_unaligned());
+                    }
+                }
+            }
+        },
+    );
 }
 
 /// Packs some channels of one image of a block.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::column_order::{ColumnOrder, tiles};
 use super::nchw::{MANY, pack_images};
-use super::packed_planes::{PlaneBlock, PlaneLayout, SLACK, padded_stride};
+use super::packed_planes::{PlaneBlock, PlaneLayout, SLACK, copy_rows, padded_stride};
 use super::{Weights, blocking, pack_weights};
 use crate::array::OutOfMemory;
 use crate::kernels::Float;
@@ -217,7 +217,7 @@ impl<T: Float> PhaseBlock<'_, T> {
                                 let to = together.as_mut_ptr();
                                 // SAFETY: the rows are within the planes, and the memory holds them and the excess
                                 // of the copies.
-                                unsafe { layout.copy_rows(table, from, &starts, width, to, stride) };
+                                unsafe { copy_rows(table, from, &starts, width, to, stride) };
                                 b = (to.cast_const(), stride, Table::None);
                             }
                             let multiply = |at: usize, n: usize| {
