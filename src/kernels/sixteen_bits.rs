@@ -9,17 +9,17 @@ mod rounding;
 
 use std::marker::PhantomData;
 
-use half::bf16;
+use half::{bf16, f16};
 
 pub(crate) use crate::array::sixteen::bits_of;
-use crate::array::{Buffer, DType, Workspace, sixteen};
+use crate::array::{Buffer, DType, Element, Workspace, sixteen};
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::simd::has_pairs;
 use crate::kernels::simd::vectorised;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use crate::kernels::simd::{Isa, isa};
 use crate::kernels::threads::{Shared, ranges};
-use crate::kernels::{Float, PerFloat, stop};
+use crate::kernels::{Float, PerFloat, Stored, stop};
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use registers::{LANES, put_in_registers};
@@ -233,8 +233,118 @@ impl<T: Float> SharedValues<T> {
     }
 }
 
+/// True if elements are of 16 bits, and kernels compute with wider numbers.
+#[inline(always)]
+pub(crate) const fn is_narrow<E: Stored>() -> bool {
+    size_of::<E>() < size_of::<E::Wide>()
+}
+
+/// The elements of an array for a kernel that works on parts of it, in numbers of type `T`. If `NARROW`, they are of
+/// 16 bits, and converted from and to scratch memory.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredElements<T, const NARROW: bool> {
+    /// The first element.
+    at: Shared<u8>,
+    /// The type of the elements.
+    dtype: DType,
+    /// The type in which kernels compute.
+    of: PhantomData<fn(T)>,
+}
+
+impl<T: Float, const NARROW: bool> StoredElements<T, NARROW> {
+    /// Elements to be read.
+    pub(crate) fn of<E: Stored<Wide = T>>(x: &[E]) -> Self {
+        assert_eq!(NARROW, is_narrow::<E>());
+        Self { at: Shared::read_only(x.as_ptr().cast()), dtype: E::DTYPE, of: PhantomData }
+    }
+
+    /// Elements to be written.
+    pub(crate) fn of_mut<E: Stored<Wide = T>>(x: &mut [E]) -> Self {
+        Self { at: Shared::new(x.as_mut_ptr().cast()), ..Self::of(x) }
+    }
+
+    /// The first element, unless elements are of 16 bits.
+    #[inline(always)]
+    pub(crate) fn numbers(self) -> *mut T {
+        assert!(!NARROW);
+        self.at.get().cast()
+    }
+
+    /// Element `i`.
+    ///
+    /// # Safety
+    /// There must be such an element.
+    #[inline(always)]
+    pub(crate) unsafe fn real(self, i: usize) -> f64 {
+        let at = self.at.get();
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            match self.dtype {
+                _ if !NARROW => at.cast::<T>().add(i).read().real(),
+                DType::BF16 => at.cast::<bf16>().add(i).read().wide().real(),
+                _ => at.cast::<f16>().add(i).read().wide().real(),
+            }
+        }
+    }
+
+    /// Widens elements `start..start + n` of 16 bits. Does nothing for other types.
+    ///
+    /// # Safety
+    /// The elements must be readable, and the memory must hold as many numbers.
+    #[inline(always)]
+    pub(crate) unsafe fn widen(self, start: usize, n: usize, to: *mut T) {
+        if NARROW {
+            // SAFETY: guaranteed by the caller. Types of 16 bits are widened to `f32`.
+            unsafe { widen_here(self.at.get().add(2 * start), self.dtype, to.cast(), n) };
+        }
+    }
+
+    /// Rounds numbers to elements `start..start + n` of 16 bits. Does nothing for other types.
+    ///
+    /// # Safety
+    /// The elements must be writable, and the memory must hold as many numbers.
+    #[inline(always)]
+    pub(crate) unsafe fn narrow(self, start: usize, n: usize, from: *const T) {
+        if NARROW {
+            // SAFETY: as above.
+            unsafe { narrow_here(from.cast(), self.at.get().add(2 * start), self.dtype, n) };
+        }
+    }
+}
+
+/// Calls `f` with elements of 16 bits as numbers in scratch memory.
+pub(crate) fn wide_numbers<E: Stored, R>(x: &[E], f: impl FnOnce(&[E::Wide]) -> R) -> R {
+    assert!(size_of::<E>() == size_of::<u16>(), "an array of 16 bits");
+    let memory = memory::<E::Wide>(x.len());
+    // SAFETY: the memory holds as many numbers. Types of 16 bits are widened to `f32`.
+    unsafe {
+        widen(x.as_ptr().cast(), E::DTYPE, memory.ptr().cast(), x.len());
+        f(std::slice::from_raw_parts(memory.ptr(), x.len()))
+    }
+}
+
+/// Calls `f` with the elements of `x` as numbers, and with memory for the numbers of `y`, which are then rounded. Both
+/// arrays are of 16 bits and of one length.
+pub(crate) fn in_numbers<E: Stored, R>(
+    x: &[E],
+    y: &mut [E],
+    f: impl FnOnce(&[E::Wide], &mut [E::Wide]) -> R,
+) -> R {
+    let n = x.len();
+    assert_eq!(y.len(), n, "arrays of one length");
+    let to = memory::<E::Wide>(n);
+    wide_numbers(x, |x| {
+        // SAFETY: the memory holds as many numbers. Types of 16 bits are widened to `f32`.
+        unsafe {
+            let done = f(x, std::slice::from_raw_parts_mut(to.ptr(), n));
+            narrow(to.ptr().cast(), y.as_mut_ptr().cast(), E::DTYPE, n);
+            done
+        }
+    })
+}
+
 /// Scratch memory for `n` elements. Ends the kernel with an error if memory runs out.
-fn memory<T>(n: usize) -> Workspace<T> {
+pub(crate) fn memory<T>(n: usize) -> Workspace<T> {
     Workspace::new(n).unwrap_or_else(|error| stop::raise(error.into()))
 }
 
@@ -320,9 +430,15 @@ pub(crate) unsafe fn widen_here(from: *const u8, from_type: DType, to: *mut f32,
     let (from, to) =
         unsafe { (std::slice::from_raw_parts(from.cast(), n), std::slice::from_raw_parts_mut(to, n)) };
     #[cfg(target_arch = "x86_64")]
-    if from_type == DType::F16 && isa() == Isa::Avx512 {
+    if isa() == Isa::Avx512 {
         // SAFETY: the machine has the instructions.
-        return unsafe { rounding::of_half(from, to) };
+        return unsafe {
+            if from_type == DType::F16 {
+                rounding::of_half(from, to)
+            } else {
+                rounding::of_bfloat16(from, to)
+            }
+        };
     }
     #[cfg(target_arch = "aarch64")]
     if from_type == DType::F16 && isa() == Isa::Neon {

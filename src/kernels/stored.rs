@@ -2,6 +2,9 @@
 
 use half::{bf16, f16};
 
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::simd::x86::F32x16;
+use crate::kernels::simd::{Vector, Work, in_registers_of_sixteen_bits};
 use crate::kernels::{Float, Movable};
 
 /// An element in memory that kernels compute with, as it is or widened: a [`Float`], or a number of 16 bits.
@@ -12,6 +15,44 @@ pub trait Stored: Movable {
     fn wide(self) -> Self::Wide;
     /// The number, rounded to an element.
     fn narrowed(v: Self::Wide) -> Self;
+
+    /// True if elements are widened many at a time.
+    const IS_WIDENED_TOGETHER: bool = false;
+
+    /// Widens elements, in loops that are compiled for the instructions of the type if [`Stored::IS_WIDENED_TOGETHER`].
+    ///
+    /// # Safety
+    /// As many elements as numbers must be readable, and the instructions available.
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn widen_all(from: *const Self, to: &mut [Self::Wide]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            // SAFETY: guaranteed by the caller.
+            *to = unsafe { from.add(i).read() }.wide();
+        }
+    }
+
+    /// Runs work that loads and stores such elements, in the registers of this machine.
+    ///
+    /// # Panics
+    /// If the machine has no registers for elements of 16 bits, see
+    /// [`has_registers`](crate::kernels::sixteen_bits::has_registers).
+    #[doc(hidden)]
+    fn with_registers<W: Work<Self::Wide>>(work: W) -> W::Output;
+
+    /// Widens a register of elements, or the lanes of a mask.
+    ///
+    /// # Safety
+    /// The instructions of `V` must be available, and the elements readable.
+    #[doc(hidden)]
+    unsafe fn load<V: Vector<T = Self::Wide>>(p: *const Self, left: Option<V::Mask>) -> V;
+
+    /// Stores a register as elements, or the lanes of a mask.
+    ///
+    /// # Safety
+    /// The instructions of `V` must be available, and the elements writable.
+    #[doc(hidden)]
+    unsafe fn store<V: Vector<T = Self::Wide>>(v: V, p: *mut Self, left: Option<V::Mask>);
 }
 
 impl<T: Float> Stored for T {
@@ -24,11 +65,35 @@ impl<T: Float> Stored for T {
     fn narrowed(v: T) -> T {
         v
     }
+    #[inline(always)]
+    fn with_registers<W: Work<T>>(work: W) -> W::Output {
+        T::in_registers(work)
+    }
+    #[inline(always)]
+    unsafe fn load<V: Vector<T = T>>(p: *const T, left: Option<V::Mask>) -> V {
+        // SAFETY: guaranteed by the caller. Same below.
+        unsafe {
+            match left {
+                None => V::load(p),
+                Some(mask) => V::load_masked(p, mask),
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn store<V: Vector<T = T>>(v: V, p: *mut T, left: Option<V::Mask>) {
+        // SAFETY: as above.
+        unsafe {
+            match left {
+                None => v.store(p),
+                Some(mask) => v.store_masked(p, mask),
+            }
+        }
+    }
 }
 
 /// Implements [`Stored`] for types of 16 bits, by a function that widens in operations that vectorize.
 macro_rules! stored_in_sixteen_bits {
-    ($($ty:ident $wide:expr;)+) => {$(
+    ($($ty:ident $half:literal $wide:expr;)+) => {$(
         impl Movable for $ty {
             const ZERO: Self = Self::ZERO;
             #[inline(always)]
@@ -51,12 +116,44 @@ macro_rules! stored_in_sixteen_bits {
             fn narrowed(v: f32) -> Self {
                 Self::from_f32(v)
             }
+            const IS_WIDENED_TOGETHER: bool = cfg!(target_arch = "x86_64");
+            #[cfg(target_arch = "x86_64")]
+            #[inline(always)]
+            unsafe fn widen_all(from: *const Self, to: &mut [f32]) {
+                let (n, to) = (to.len(), to.as_mut_ptr());
+                let mut i = 0;
+                // SAFETY: guaranteed by the caller.
+                unsafe {
+                    while i + F32x16::WIDTH <= n {
+                        Self::load::<F32x16>(from.add(i), None).store(to.add(i));
+                        i += F32x16::WIDTH;
+                    }
+                    while i < n {
+                        to.add(i).write(from.add(i).read().wide());
+                        i += 1;
+                    }
+                }
+            }
+            #[inline(always)]
+            fn with_registers<W: Work<f32>>(work: W) -> W::Output {
+                in_registers_of_sixteen_bits::<W, $half>(work)
+            }
+            #[inline(always)]
+            unsafe fn load<V: Vector<T = f32>>(p: *const Self, left: Option<V::Mask>) -> V {
+                // SAFETY: guaranteed by the caller.
+                unsafe { V::widen::<$half>(p.cast(), left) }
+            }
+            #[inline(always)]
+            unsafe fn store<V: Vector<T = f32>>(v: V, p: *mut Self, left: Option<V::Mask>) {
+                // SAFETY: guaranteed by the caller.
+                unsafe { v.narrow::<$half>(p.cast(), left) }
+            }
         }
     )+};
 }
 stored_in_sixteen_bits! {
-    bf16 |bits: u32| f32::from_bits(bits << 16);
-    f16 of_half;
+    bf16 false |bits: u32| f32::from_bits(bits << 16);
+    f16 true of_half;
 }
 
 /// The number with these bits in half precision.
@@ -73,9 +170,63 @@ fn of_half(bits: u32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
+    use half::{bf16, f16};
 
-    use super::of_half;
+    use super::{Stored, of_half};
+    use crate::array::Element;
+    use crate::kernels::simd::row::each;
+    use crate::kernels::simd::{Vector, Work};
+    use crate::kernels::sixteen_bits::has_registers;
+
+    /// Copies a row of elements to another type.
+    struct Copy<'a, A, B>(&'a [A], &'a mut [B]);
+
+    impl<A: Stored<Wide = f32>, B: Stored<Wide = f32>> Work<f32> for Copy<'_, A, B> {
+        type Output = ();
+
+        #[inline(always)]
+        unsafe fn run<V: Vector<T = f32>>(self) {
+            let Self(from, to) = self;
+            // SAFETY: both rows have as many elements, and the instructions are available.
+            unsafe {
+                each::<V>(
+                    from.len().min(to.len()),
+                    #[inline(always)]
+                    |at| at.store(at.load(from.as_ptr()), to.as_mut_ptr()),
+                );
+            }
+        }
+    }
+
+    /// Asserts that registers convert as single elements do, and leave the rest of a row.
+    fn check_registers<E: Stored<Wide = f32> + PartialEq + std::fmt::Debug>(of_bits: fn(u16) -> E) {
+        if !has_registers(E::DTYPE) {
+            return;
+        }
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        let all: Vec<E> = (0..=u16::MAX).map(of_bits).collect();
+        let mut wide = vec![0.0_f32; all.len()];
+        E::with_registers(Copy(&all, &mut wide));
+        assert!(all.iter().zip(&wide).all(|(v, wide)| same(v.wide(), *wide)));
+        // Numbers of the type, numbers halfway between two of them, and their neighbours.
+        let near = |bits: u32| [bits.wrapping_sub(1), bits, bits.wrapping_add(1)].map(f32::from_bits);
+        let halfway = |v: &f32| [0, 0x8000, 0x1000].map(|step| v.to_bits().wrapping_add(step));
+        let numbers: Vec<f32> = wide.iter().flat_map(halfway).flat_map(near).collect();
+        for n in [numbers.len(), 1, 15, 17, 31] {
+            let mut rounded = vec![of_bits(0x1234); n + 1];
+            E::with_registers(Copy(&numbers[..n], &mut rounded[..n]));
+            assert_eq!(rounded.pop(), Some(of_bits(0x1234)), "writes after {n} elements");
+            for (found, v) in rounded.iter().zip(&numbers) {
+                assert!(same(found.wide(), E::narrowed(*v).wide()), "{v:e}: {found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn registers_convert_as_single_elements_do() {
+        check_registers(bf16::from_bits);
+        check_registers(f16::from_bits);
+    }
 
     #[test]
     fn each_number_of_half_precision_is_widened_exactly() {

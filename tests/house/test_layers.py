@@ -69,8 +69,8 @@ KERNELS = [
     ],
     *["triangular", "attention", "recurrent"],
 ]
-# Exceptions: number kernels use registers of numbers, and loops on threads can be stopped.
-KERNELS_IN_PAIRS = {("number", "simd"), ("stop", "threads")}
+# Exceptions: numbers and stored elements use registers, which are of numbers, and loops on threads can be stopped.
+KERNELS_IN_PAIRS = {("number", "simd"), ("simd", "stored"), ("stop", "threads")}
 # Re-exports of `kernels`, each with its family.
 RE_EXPORTED = {
     **dict.fromkeys(["Float", "Number", "PerFloat"], "number"),

@@ -111,6 +111,24 @@ pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// As [`vectorised`], for loops with numbers that are widened from 16 bits if `NARROW`. These are compiled only for
+/// AVX-512, where [`has_registers`](super::sixteen_bits::has_registers) may be true.
+#[inline(always)]
+pub(crate) fn vectorised_of<R, const NARROW: bool>(work: impl FnOnce() -> R) -> R {
+    #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
+    if NARROW {
+        /// Runs `work` with AVX-512.
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+        fn avx512<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        assert!(isa() == Isa::Avx512, "a machine without registers for elements of 16 bits");
+        // SAFETY: the machine has the instructions.
+        return unsafe { avx512(work) };
+    }
+    vectorised(work)
+}
+
 /// Work that is written in registers of any width.
 pub trait Work<T> {
     /// The result.
@@ -164,6 +182,38 @@ macro_rules! in_registers {
 in_registers!(in_registers_f32, f32, F32x16, F32x8, F32x4);
 in_registers!(in_registers_f64, f64, F64x8, F64x4, F64x2);
 
+/// Runs work that loads and stores elements of half precision if `HALF`, otherwise of bfloat16.
+///
+/// # Panics
+/// If the machine has no registers for such elements.
+pub(super) fn in_registers_of_sixteen_bits<W: Work<f32>, const HALF: bool>(work: W) -> W::Output {
+    #[cfg(target_arch = "x86_64")]
+    {
+        /// Runs `work` in registers of AVX-512.
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
+        fn avx512<W: Work<f32>>(work: W) -> W::Output {
+            // SAFETY: the function has the instruction set. Same below.
+            unsafe { work.run::<x86::F32x16>() }
+        }
+        /// Runs `work` in registers of AVX-512 with BF16.
+        #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma,avx512bf16")]
+        fn with_pairs<W: Work<f32>>(work: W) -> W::Output {
+            // SAFETY: as above.
+            unsafe { work.run::<x86::F32x16>() }
+        }
+        if HALF && isa() == Isa::Avx512 {
+            // SAFETY: the machine has the instructions.
+            return unsafe { avx512(work) };
+        }
+        if !HALF && has_pairs() {
+            // SAFETY: as above.
+            return unsafe { with_pairs(work) };
+        }
+    }
+    drop(work);
+    no_registers_of_sixteen_bits()
+}
+
 /// A register of `WIDTH` numbers.
 ///
 /// # Safety
@@ -207,6 +257,22 @@ pub unsafe trait Vector: Copy {
     unsafe fn load_masked(p: *const Self::T, mask: Self::Mask) -> Self;
     /// Stores the lanes for which the mask is true, and leaves the memory of the others.
     unsafe fn store_masked(self, p: *mut Self::T, mask: Self::Mask);
+    /// Widens elements of half precision if `HALF`, otherwise of bfloat16. Loads all of them or the lanes of a mask.
+    ///
+    /// # Panics
+    /// If [`has_registers`](super::sixteen_bits::has_registers) is false for the type, and in registers of `f64`.
+    #[inline(always)]
+    unsafe fn widen<const HALF: bool>(_: *const u16, _: Option<Self::Mask>) -> Self {
+        no_registers_of_sixteen_bits()
+    }
+    /// Rounds to half precision if `HALF`, otherwise to bfloat16. Stores all lanes or the lanes of a mask.
+    ///
+    /// # Panics
+    /// As [`Vector::widen`].
+    #[inline(always)]
+    unsafe fn narrow<const HALF: bool>(self, _: *mut u16, _: Option<Self::Mask>) {
+        no_registers_of_sixteen_bits()
+    }
     /// The sum, lane by lane.
     unsafe fn add(self, other: Self) -> Self;
     /// The difference, lane by lane.
@@ -256,6 +322,12 @@ pub unsafe trait Vector: Copy {
             exchange_all::<Self, 1>(v);
         }
     }
+}
+
+/// Ends a kernel that needs registers for elements of 16 bits on a machine without them.
+#[cold]
+fn no_registers_of_sixteen_bits() -> ! {
+    unreachable!("a machine without registers for elements of 16 bits")
 }
 
 /// Exchanges the blocks of `D` lanes between registers, one step of a transposition.

@@ -5,7 +5,7 @@
 
 use super::Vector;
 use crate::array::Element;
-use crate::kernels::Movable;
+use crate::kernels::{Movable, Stored};
 
 /// The number of parallel sums.
 const LANES: usize = 64;
@@ -35,19 +35,14 @@ impl<V: Vector> At<V> {
         Self { i, left }
     }
 
-    /// The elements of the row at `p` in this position, with zeros after its end.
+    /// The elements of the row at `p` in this position, with zeros after its end. Elements of 16 bits are widened.
     ///
     /// # Safety
     /// The instructions of `V` must be available and the row readable, or writable in the functions below.
     #[inline(always)]
-    pub(crate) unsafe fn load(self, p: *const V::T) -> V {
+    pub(crate) unsafe fn load<E: Stored<Wide = V::T>>(self, p: *const E) -> V {
         // SAFETY: guaranteed by the caller. Same below.
-        unsafe {
-            match self.left {
-                None => V::load(p.add(self.i)),
-                Some(mask) => V::load_masked(p.add(self.i), mask),
-            }
-        }
+        unsafe { E::load(p.add(self.i), self.left) }
     }
 
     /// The elements of `p` with the indices in a row of numbers, which must consist of whole registers.
@@ -57,23 +52,18 @@ impl<V: Vector> At<V> {
         unsafe { V::gather(p, numbers.add(self.i)) }
     }
 
-    /// Writes the elements in this position.
+    /// Writes the elements in this position, rounded to the type of the row.
     #[inline(always)]
-    pub(crate) unsafe fn store(self, v: V, p: *mut V::T) {
+    pub(crate) unsafe fn store<E: Stored<Wide = V::T>>(self, v: V, p: *mut E) {
         // SAFETY: as above.
-        unsafe {
-            match self.left {
-                None => v.store(p.add(self.i)),
-                Some(mask) => v.store_masked(p.add(self.i), mask),
-            }
-        }
+        unsafe { E::store(v, p.add(self.i), self.left) }
     }
 
     /// Writes or adds the elements in this position.
     #[inline(always)]
-    pub(crate) unsafe fn put(self, v: V, p: *mut V::T, accumulate: bool) {
+    pub(crate) unsafe fn put<E: Stored<Wide = V::T>>(self, v: V, p: *mut E, accumulate: bool) {
         // SAFETY: as above.
-        unsafe { self.store(if accumulate { self.load(p).add(v) } else { v }, p) };
+        unsafe { self.store(if accumulate { self.load(p.cast_const()).add(v) } else { v }, p) };
     }
 }
 

@@ -4,6 +4,10 @@
 use std::arch::x86_64::*;
 
 use super::Vector;
+use crate::array::sixteen::bits_of;
+
+/// The class of subnormal numbers.
+pub(crate) const SUBNORMAL: i32 = 0x20;
 
 /// The part of [`Vector`] in which AVX2 and AVX-512 differ only in the names of intrinsics.
 macro_rules! common {
@@ -76,7 +80,7 @@ macro_rules! avx512 {
     ($name:ident, $t:ident, $reg:ident, $mask:ident, $width:expr, $zero:ident, $set:ident, $load:ident, $store:ident,
      $add:ident, $sub:ident, $mul:ident, $fma:ident, $max:ident, $loadm:ident, $storem:ident, $moved:ident,
      $compare:ident, $blend:ident,
-     $permute:ident, $index:ident, $int:ident, $gather:ident, $numbers:ident, $exchange:item) => {
+     $permute:ident, $index:ident, $int:ident, $gather:ident, $numbers:ident, $($further:item),+) => {
         #[derive(Clone, Copy)]
         pub(crate) struct $name($reg);
 
@@ -141,8 +145,7 @@ macro_rules! avx512 {
                     (Self($permute(a.0, low, b.0)), Self($permute(a.0, high, b.0)))
                 }
             }
-            #[inline(always)]
-            $exchange
+            $(#[inline(always)] $further)+
         }
     };
 }
@@ -200,9 +203,48 @@ macro_rules! f32x16 {
                     }
                 };
                 (Self(low), Self(high))
+            },
+            unsafe fn widen<const HALF: bool>(p: *const u16, left: Option<__mmask16>) -> Self {
+                // SAFETY: as above, and masked elements are not accessed.
+                unsafe {
+                    let bits = match left {
+                        None => _mm256_loadu_si256(p.cast()),
+                        Some(mask) => _mm256_maskz_loadu_epi16(mask, p.cast()),
+                    };
+                    if HALF {
+                        return Self(_mm512_cvtph_ps(bits));
+                    }
+                    Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits))))
+                }
+            },
+            unsafe fn narrow<const HALF: bool>(self, p: *mut u16, left: Option<__mmask16>) {
+                // SAFETY: as above, and masked elements are not accessed.
+                unsafe {
+                    let bits = if HALF {
+                        _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(self.0)
+                    } else if _mm512_fpclass_ps_mask::<SUBNORMAL>(self.0) == 0 {
+                        std::mem::transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(self.0))
+                    } else {
+                        // The instruction flushes subnormal numbers.
+                        let mut numbers = [0.0; 16];
+                        _mm512_storeu_ps(numbers.as_mut_ptr(), self.0);
+                        _mm256_loadu_si256(rounded_bits(&numbers).as_ptr().cast())
+                    };
+                    match left {
+                        None => _mm256_storeu_si256(p.cast(), bits),
+                        Some(mask) => _mm256_mask_storeu_epi16(p.cast(), mask, bits),
+                    }
+                }
             }
         );
     };
+}
+
+/// Rounds numbers to bfloat16, subnormal ones too.
+#[cold]
+#[inline(never)]
+fn rounded_bits(numbers: &[f32; 16]) -> [u16; 16] {
+    numbers.map(bits_of)
 }
 
 /// Adds to each sum the products of the two bfloat16 numbers in a lane of `a` and of `b`.

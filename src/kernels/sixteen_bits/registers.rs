@@ -10,10 +10,10 @@ use std::hint::black_box;
 
 use half::{bf16, f16};
 
-use super::rounding::SUBNORMAL;
 use crate::array::Element;
 use crate::array::sixteen::bits_of;
 use crate::kernels::map::Aligned;
+use crate::kernels::simd::x86::SUBNORMAL;
 
 /// TwoRegisters in a register.
 const WIDTH: usize = 16;

@@ -4,16 +4,16 @@
 //! bit.
 
 use std::arch::x86_64::{
-    __m512bh, __m512i, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256, _mm256_mask_storeu_epi16,
-    _mm256_maskz_loadu_epi16, _mm256_storeu_si256, _mm512_cvtne2ps_pbh, _mm512_cvtph_ps, _mm512_cvtps_ph,
-    _mm512_fpclass_ps_mask, _mm512_loadu_ps, _mm512_mask_storeu_epi16, _mm512_mask_storeu_ps,
-    _mm512_maskz_loadu_ps, _mm512_storeu_ps, _mm512_storeu_si512,
+    __m256i, __m512, __m512bh, __m512i, _MM_FROUND_TO_NEAREST_INT, _mm256_loadu_si256,
+    _mm256_mask_storeu_epi16, _mm256_maskz_loadu_epi16, _mm256_storeu_si256, _mm512_castsi512_ps,
+    _mm512_cvtepu16_epi32, _mm512_cvtne2ps_pbh, _mm512_cvtph_ps, _mm512_cvtps_ph, _mm512_fpclass_ps_mask,
+    _mm512_loadu_ps, _mm512_mask_storeu_epi16, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
+    _mm512_slli_epi32, _mm512_storeu_ps, _mm512_storeu_si512,
 };
 
 use crate::array::sixteen::bits_of;
+use crate::kernels::simd::x86::SUBNORMAL;
 
-/// The class of subnormal numbers.
-pub(super) const SUBNORMAL: i32 = 0x20;
 /// Numbers that are rounded at a time.
 const WIDE: usize = 32;
 
@@ -85,15 +85,49 @@ pub(super) unsafe fn to_half(from: &[f32], to: &mut [u16]) {
 /// As [`to_half`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn of_half(from: &[u16], to: &mut [f32]) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        widen_by(
+            from,
+            to,
+            #[inline(always)]
+            |bits| _mm512_cvtph_ps(bits),
+        );
+    }
+}
+
+/// Converts numbers of bfloat16.
+///
+/// # Safety
+/// As [`to_half`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) unsafe fn of_bfloat16(from: &[u16], to: &mut [f32]) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        widen_by(
+            from,
+            to,
+            #[inline(always)]
+            |bits| _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(bits))),
+        );
+    }
+}
+
+/// Converts numbers by a function of registers.
+///
+/// # Safety
+/// As [`to_half`].
+#[inline(always)]
+unsafe fn widen_by(from: &[u16], to: &mut [f32], f: impl Fn(__m256i) -> __m512) {
     for (from, to) in from.chunks(16).zip(to.chunks_mut(16)) {
         let mask = first(from.len());
         // SAFETY: the mask keeps within the slices.
         unsafe {
             if mask == u16::MAX {
-                _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())));
+                _mm512_storeu_ps(to.as_mut_ptr(), f(_mm256_loadu_si256(from.as_ptr().cast())));
                 continue;
             }
-            let v = _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, from.as_ptr().cast()));
+            let v = f(_mm256_maskz_loadu_epi16(mask, from.as_ptr().cast()));
             _mm512_mask_storeu_ps(to.as_mut_ptr(), mask, v);
         }
     }
