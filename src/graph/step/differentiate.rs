@@ -46,32 +46,39 @@ impl BackwardStep {
     fn moves_bits(&self) -> bool {
         let Self { op, compute, x, y, gy, gx, meets, is_plain, .. } = self;
         let stored = compute.stored();
-        let sets = |sink: &GradientSink| {
+        let facts = op.facts();
+        let sets = |(i, sink): (usize, &GradientSink)| {
+            if facts.widens(i) {
+                return !sink.again;
+            }
             let adds = !sink.first && (sink.slot.storage.is_ready() || !sink.slot.storage.is_zero());
             !adds && !sink.again && sink.slot.has_bits(stored, Access::Write)
         };
-        let mut read = x.iter().chain(y).filter_map(DataOperand::read).chain(gy);
-        if *is_plain
-            || *meets
-            || stored == compute.dtype()
-            || !(op.facts().moves_back || keeps_bits(op, stored))
-        {
+        let of_x = x.iter().enumerate().filter(|(i, _)| !facts.widens(*i)).map(|(_, x)| x);
+        let mut read = of_x.chain(y).filter_map(DataOperand::read).chain(gy);
+        if *is_plain || *meets || stored == compute.dtype() || !(facts.moves_back || keeps_bits(op, stored)) {
             return false;
         }
         let shapes: SmallVec<[&Shape; 4]> = x.iter().map(DataOperand::shape).collect();
         read.all(|slot| slot.has_bits(stored, Access::Read))
-            && gx.iter().flatten().all(sets)
+            && gx.iter().enumerate().filter_map(|(i, sink)| Some((i, sink.as_ref()?))).all(sets)
             && op.moves_back(&shapes)
     }
 
     /// Runs the kernel on gradients of 16 bits as they are.
     fn move_bits(&mut self) -> Result<()> {
         let Self { op, compute, x, y, gy, gx, provenance, .. } = self;
-        let stored = compute.stored();
+        let (stored, facts) = (compute.stored(), op.facts());
+        let (mut widened, mut rounded) = (RunBuffers::new(), RunBuffers::new());
+        let mut temporaries = Temporaries::new();
         let (mut xm, mut ym): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         for (i, data) in x.iter().enumerate() {
             let ptr = match data.read() {
                 None => nowhere(),
+                Some(slot) if facts.widens(i) => {
+                    let at = slot.read_widened(op, i, &mut widened)?;
+                    slot.rounded(at, compute.rounds(), &mut rounded)?
+                }
                 Some(slot) if slot.dtype.is_float() => slot.resolve_bits(stored, Access::Read)?,
                 Some(slot) => slot.read(op, i)?,
             };
@@ -85,18 +92,23 @@ impl BackwardStep {
         for slot in &*gy {
             gym.push(Memory { ptr: slot.resolve_bits(stored, Access::Read)?, shape: &slot.shape });
         }
-        for sink in &*gx {
-            let Some(GradientSink { slot, .. }) = sink else {
+        for (i, sink) in gx.iter().enumerate() {
+            let Some(GradientSink { slot, first, .. }) = sink else {
                 gxm.push(None);
                 continue;
             };
-            let ptr = slot.resolve_bits(stored, Access::Write)?;
-            gxm.push(Some((Memory { ptr, shape: &slot.shape }, false)));
+            let adds = facts.widens(i) && !*first && (slot.storage.is_ready() || !slot.storage.is_zero());
+            let ptr = match facts.widens(i) {
+                true => slot.place(if adds { Access::ReadWrite } else { Access::Write }, &mut temporaries)?,
+                false => slot.resolve_bits(stored, Access::Write)?,
+            };
+            gxm.push(Some((Memory { ptr, shape: &slot.shape }, adds)));
         }
         let state = &mut provenance.state;
         let call = Call { gy: &gym, gx: &gxm, bits: Some(stored), ..Call::new(&xm, &ym, state, false) };
         let done = stop::guarded(|| call_kernel(op, call));
         drop(gxm);
+        let done = done.and_then(|()| store(temporaries));
         gx.iter().flatten().for_each(|sink| sink.slot.storage.wrote());
         done.inspect_err(|_| forget(gx))
     }

@@ -510,7 +510,8 @@ impl ForwardStep {
         let Self { op, compute, x, y, integers, .. } = self;
         let (facts, stored) = (op.facts(), compute.stored());
         let fits = |(i, x): (usize, &Operand)| {
-            facts.alias(i).is_none() && !facts.overwrites(i) && x.has_bits(stored, Access::Read)
+            let has_bits = || !facts.overwrites(i) && x.has_bits(stored, Access::Read);
+            facts.alias(i).is_none() && (facts.widens(i) || has_bits())
         };
         stored != compute.dtype()
             && integers.is_none()
@@ -524,10 +525,21 @@ impl ForwardStep {
         let Self { op, compute, x, y, .. } = self;
         let mut provenance = self.provenance;
         let (stored, mut xm) = (compute.stored(), SmallVec::<[Memory<'_>; 5]>::new());
+        let (facts, mut widened, mut rounded) = (op.facts(), RunBuffers::new(), RunBuffers::new());
+        let is_written = |i: usize| facts.overwrites(i) && !recompute;
         for (i, slot) in x.iter().enumerate() {
-            let ptr = match slot.dtype.is_float() {
-                true => slot.resolve_bits(stored, Access::Read)?,
-                false => slot.read(op, i)?,
+            let ptr = if facts.widens(i) {
+                match is_written(i) {
+                    true => slot.resolve(Access::ReadWrite)?,
+                    false => {
+                        let at = slot.read_widened(op, i, &mut widened)?;
+                        slot.rounded(at, compute.rounds(), &mut rounded)?
+                    }
+                }
+            } else if slot.dtype.is_float() {
+                slot.resolve_bits(stored, Access::Read)?
+            } else {
+                slot.read(op, i)?
             };
             xm.push(Memory { ptr, shape: &slot.shape });
         }
@@ -541,7 +553,9 @@ impl ForwardStep {
             y.iter().for_each(|y| y.storage.wrote());
             Ok(())
         };
-        stop::guarded(run).inspect_err(|_: &Error| forget(y, x))?;
+        let ran = stop::guarded(run);
+        x.iter().enumerate().filter(|(i, _)| is_written(*i)).for_each(|(_, x)| x.storage.wrote());
+        ran.inspect_err(|_: &Error| forget(y, x))?;
         provenance.stamp_outputs(inputs, 0, y.iter().map(|y| &*y.storage));
         Ok(provenance.of_output(inputs, 0))
     }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use crate::array::{DType, Fingerprint, InputCache, Shape};
 use crate::kernels::sixteen_bits::{Values, ValuesMut};
-use crate::kernels::{Movable, map, scratch};
+use crate::kernels::{Movable, Stored, map, scratch};
 use crate::ops::contract::shapes::position;
 use crate::ops::{Call, InBFloat16, Memory, Part, State};
 
@@ -183,6 +183,24 @@ impl<'a, T: Movable> Backward<'a, T> {
         let (memory, accumulate) = self.gx_memory(i)?;
         let at = position(self.present, i)?;
         Some((memory.values_mut(self.in_bfloat16.gx >> at.min(63) & 1 == 1), accumulate))
+    }
+
+    /// As [`Run::wide`](super::run::Run::wide).
+    pub fn wide(&self, i: usize) -> &'a [T::Wide]
+    where
+        T: Stored,
+    {
+        self.memory(i).slice()
+    }
+
+    /// The destination of the gradient of input `i`, if requested. [`crate::ops::Compute::WIDENED`] must list the
+    /// input. May be called once.
+    pub fn gx_wide(&mut self, i: usize) -> Option<Grad<'a, T::Wide>>
+    where
+        T: Stored,
+    {
+        let (memory, accumulate) = self.gx_memory(i)?;
+        Some(Grad { data: memory.slice_mut(), accumulate })
     }
 
     /// Elements of input `i`, which must be declared [`crate::ops::Kind::index`].

@@ -165,6 +165,7 @@ impl<C: Compute> Bound<C> {
             moves_back: C::MOVES_BACK,
             is_stored: C::IS_STORED,
             is_stored_half: C::IS_STORED_HALF,
+            widened: if C::WIDENED == 0 { 0 } else { inputs.given(Reads::inputs(C::WIDENED)).inputs },
             constants: op.constants(),
             makes_reals: op.makes_reals(),
             activation: C::ACTIVATION,
@@ -215,7 +216,7 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     }
     fn moves_back(&self, x: &[&Shape]) -> bool {
         let x = self.input_shapes(x, None);
-        if C::IS_STORED { self.op.is_stored_back(&x) } else { C::MOVES_BACK && self.op.moves_back(&x) }
+        if C::MOVES_BACK { self.op.moves_back(&x) } else { C::IS_STORED && self.op.is_stored_back(&x) }
     }
     unsafe fn forward(&self, call: Call<'_>) -> Result<()> {
         let present = self.inputs.present;
@@ -238,14 +239,14 @@ unsafe impl<C: Compute> Operation for Bound<C> {
     unsafe fn backward(&self, call: Call<'_>) -> Result<()> {
         let present = self.inputs.present;
         match call.bits {
+            Some(_) if C::MOVES_BACK => {
+                return self.op.move_backward(&mut Backward::<u16>::new(call, present));
+            }
             Some(DType::BF16) if C::IS_STORED => {
                 return self.op.stored_backward(&mut Backward::<bf16>::new(call, present));
             }
             Some(_) if C::IS_STORED_HALF => {
                 return self.op.stored_backward(&mut Backward::<f16>::new(call, present));
-            }
-            Some(_) if C::MOVES_BACK => {
-                return self.op.move_backward(&mut Backward::<u16>::new(call, present));
             }
             _ => {}
         }

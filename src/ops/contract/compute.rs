@@ -42,6 +42,11 @@ pub trait Compute: Declared {
     /// As [`Compute::IS_STORED`], for half precision too.
     const IS_STORED_HALF: bool = false;
 
+    /// The inputs, by bit, that [`Compute::stored_forward`] and [`Compute::stored_backward`] access as numbers of the
+    /// type in which they compute: [`Run::wide`], [`Run::overwrite_wide`], [`Backward::wide`], [`Backward::gx_wide`].
+    /// These inputs may be stored in any type, and their gradients may be added to.
+    const WIDENED: u64 = 0;
+
     /// True if [`Compute::stored_backward`] reads and writes gradients of 16 bits as they are stored. It never adds to
     /// them.
     fn is_stored_back(&self, x: &InputShapes<'_>) -> bool {
@@ -94,7 +99,7 @@ pub trait Compute: Declared {
     /// # Errors
     /// As for [`Compute::forward`].
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
-        if Self::IS_STORED { self.stored_backward(run) } else { self.move_backward(run) }
+        if Self::MOVES_BACK { self.move_backward(run) } else { self.stored_backward(run) }
     }
 
     /// True if [`Compute::backward`] is implemented.

@@ -135,6 +135,8 @@ pub struct Facts {
     pub is_stored: bool,
     /// True if kernels compute on arrays in half precision as they are stored.
     pub is_stored_half: bool,
+    /// The given inputs, by bit, that such kernels access as numbers in which they compute.
+    pub widened: u64,
     /// The least and the largest whole number that outputs may hold beside elements of moved inputs.
     pub constants: [i64; 2],
     /// If outputs are real numbers though all moved inputs may hold integers: the range of integers that are moved.
@@ -170,6 +172,7 @@ impl Facts {
             moves_back: false,
             is_stored: false,
             is_stored_half: false,
+            widened: 0,
             constants: [0, 0],
             makes_reals: None,
             activation: None,
@@ -206,6 +209,7 @@ impl Facts {
             moves_back: false,
             is_stored: !moves_only,
             is_stored_half: !moves_only,
+            widened: 0,
             constants,
             makes_reals: None,
             activation,
@@ -293,6 +297,12 @@ impl Facts {
     #[inline]
     pub fn moves(&self, i: usize) -> bool {
         self.input(i).moves
+    }
+
+    /// True if kernels that compute on stored elements access input `i` as numbers in which they compute.
+    #[inline]
+    pub fn widens(&self, i: usize) -> bool {
+        self.widened >> i.min(63) & 1 == 1
     }
 
     /// True if input `i` is changed in place, as an output.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::array::{DType, Fingerprint, InputCache, Shape, sixteen};
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::sixteen_bits::{Values, ValuesMut};
-use crate::kernels::{Movable, random};
+use crate::kernels::{Movable, Stored, random};
 use crate::ops::contract::shapes::position;
 use crate::ops::{Backward, Call, InBFloat16, Memory, State, Tail};
 
@@ -184,6 +184,23 @@ impl<'a, T: Movable> Run<'a, T> {
     /// Elements of input `i`.
     pub fn x(&self, i: usize) -> &'a [T] {
         self.x_memory(i).slice()
+    }
+
+    /// Elements of input `i`, which [`crate::ops::Compute::WIDENED`] must list.
+    pub fn wide(&self, i: usize) -> &'a [T::Wide]
+    where
+        T: Stored,
+    {
+        self.x_memory(i).slice()
+    }
+
+    /// Mutable elements of input `i`, which [`crate::ops::Compute::WIDENED`] and
+    /// [`crate::ops::Compute::overwrites`] must list.
+    pub fn overwrite_wide(&mut self, i: usize) -> &'a mut [T::Wide]
+    where
+        T: Stored,
+    {
+        self.x_memory(i).slice_mut()
     }
 
     /// Elements of input `i`, which may be in bfloat16 if [`crate::ops::Compute::IN_BFLOAT16`] lists it.
