@@ -12,7 +12,7 @@ use super::map::GRAIN;
 use super::scratch::{List, Zeros};
 use super::simd::vectorised;
 use super::threads::{self, Shared};
-use super::{Float, Number, Stored, strided};
+use super::{Float, Movable, Number, Stored, strided};
 use crate::array::{Element, Shape};
 pub use powers::{PlainRange, PowerSums, power_sums};
 
@@ -36,9 +36,9 @@ pub trait Fold<T> {
 }
 
 /// An array as `outer` blocks of `n` rows of `inner` elements. The rows are reduced.
-pub struct ReducedRows<'a, T: Float> {
+pub struct ReducedRows<'a, E> {
     /// The elements.
-    x: RowElements<'a, T>,
+    x: RowElements<'a, E>,
     /// The number of blocks.
     outer: usize,
     /// The number of rows of a block.
@@ -48,16 +48,16 @@ pub struct ReducedRows<'a, T: Float> {
 }
 
 /// The elements of the rows.
-enum RowElements<'a, T: Float> {
+enum RowElements<'a, E> {
     /// Borrowed: they are in order.
-    There(&'a [T]),
+    There(&'a [E]),
     /// A copy in another order.
-    Copied(Zeros<T>),
+    Copied(List<E>),
 }
 
-impl<T: Float> Deref for RowElements<'_, T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
+impl<E> Deref for RowElements<'_, E> {
+    type Target = [E];
+    fn deref(&self) -> &[E] {
         match self {
             Self::There(x) => x,
             Self::Copied(x) => x,
@@ -65,9 +65,9 @@ impl<T: Float> Deref for RowElements<'_, T> {
     }
 }
 
-impl<'a, T: Float> ReducedRows<'a, T> {
+impl<'a, E: Movable> ReducedRows<'a, E> {
     /// `x` with `axes` to be folded, in ascending order; copied only if they lie scattered.
-    pub fn new(x: &'a [T], shape: &Shape, axes: &[usize]) -> Self {
+    pub fn new(x: &'a [E], shape: &Shape, axes: &[usize]) -> Self {
         let is_folded = |i: usize| axes.contains(&i);
         let n = (0..shape.ndim()).filter(|i| is_folded(*i)).map(|i| shape[i]).product();
         let long = || (0..shape.ndim()).filter(|i| shape[*i] != 1);
@@ -83,11 +83,25 @@ impl<'a, T: Float> ReducedRows<'a, T> {
         let kept = (0..shape.ndim()).filter(|i| !is_folded(*i));
         let outer = kept.clone().map(|i| shape[i]).product();
         let order: SmallVec<[usize; 4]> = kept.chain((0..shape.ndim()).filter(|i| is_folded(*i))).collect();
-        let mut copy = Zeros::new(x.len());
+        let mut copy = List::repeat(E::ZERO, x.len());
         strided::transpose(x, shape, &order, &mut copy);
         Self { x: RowElements::Copied(copy), outer, n, inner: 1 }
     }
 
+    /// Calls `work(outer, columns)` for blocks of columns that are folded together, in parallel.
+    fn blocks(&self, work: impl Fn(usize, Range<usize>) + Sync) {
+        let blocks = self.inner.div_ceil(COLUMNS);
+        let grain = (GRAIN / (self.n * COLUMNS.min(self.inner)).max(1)).max(1);
+        threads::ranges(self.outer * blocks, grain, |range| {
+            for i in range {
+                let c = i % blocks * COLUMNS;
+                work(i / blocks, c..self.inner.min(c + COLUMNS));
+            }
+        });
+    }
+}
+
+impl<T: Float> ReducedRows<'_, T> {
     /// Calls `put(i, part)` with all of the elements that result `i` is made of.
     pub fn fold<F: Fold<T> + Sync>(&self, f: &F, mut put: impl FnMut(usize, F::Part)) {
         let (n, inner) = (self.n, self.inner);
@@ -121,18 +135,6 @@ impl<'a, T: Float> ReducedRows<'a, T> {
             });
         }
         parts.iter().enumerate().for_each(|(i, part)| put(i, *part));
-    }
-
-    /// Calls `work(outer, columns)` for blocks of columns that are folded together, in parallel.
-    fn blocks(&self, work: impl Fn(usize, Range<usize>) + Sync) {
-        let blocks = self.inner.div_ceil(COLUMNS);
-        let grain = (GRAIN / (self.n * COLUMNS.min(self.inner)).max(1)).max(1);
-        threads::ranges(self.outer * blocks, grain, |range| {
-            for i in range {
-                let c = i % blocks * COLUMNS;
-                work(i / blocks, c..self.inner.min(c + COLUMNS));
-            }
-        });
     }
 }
 

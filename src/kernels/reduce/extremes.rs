@@ -1,17 +1,18 @@
 //! The largest and the smallest elements and their indices, in registers.
 //!
 //! The smallest element is the largest one with changed signs. Registers skip NaN, so an array with a NaN is searched
-//! again.
+//! again. Elements of 16 bits are widened in registers.
 
 use std::ops::Range;
 
 use super::ReducedRows;
+use crate::array::Element;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::row::WIDEST;
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::{self, Shared};
-use crate::kernels::{Float, Movable};
+use crate::kernels::{Movable, Number, Stored};
 
 /// Registers that are compared side by side along a row.
 const SIDE_BY_SIDE: usize = 4;
@@ -20,56 +21,57 @@ const GROUP: usize = 64;
 /// Rows whose numbers a `f32` holds to the bit.
 const COUNTED: usize = 1 << 20;
 
-impl<T: Float> ReducedRows<'_, T> {
+impl<E: Stored> ReducedRows<'_, E> {
     /// The largest element for each result, or the smallest, and the index of its first occurrence along the folded
     /// axes. These must have fewer than 2^32 elements. A NaN wins.
-    pub fn extremes(&self, smallest: bool) -> List<(T, usize)> {
+    pub fn extremes(&self, smallest: bool) -> List<(E, usize)> {
         if self.inner == 1 { self.of_rows(smallest) } else { self.of_columns(smallest) }
     }
 
     /// The extreme of each row and its index.
-    fn of_rows(&self, smallest: bool) -> List<(T, usize)> {
+    fn of_rows(&self, smallest: bool) -> List<(E, usize)> {
         let n = self.n;
         // Long rows are cut, and what comes out is joined in order.
         let cuts = if n >= 2 * GRAIN { n.div_ceil(GRAIN) } else { 1 };
-        let mut parts = List::repeat((T::ZERO, 0), self.outer * cuts);
+        let mut parts = List::repeat((E::ZERO, 0), self.outer * cuts);
         let to = Shared::new(parts.as_mut_ptr());
         threads::ranges(parts.len(), (GRAIN / n.max(1)).max(1), |range| {
-            T::in_registers(Along { x: &self.x, n, cuts, range, smallest, to });
+            E::with_registers(Along { x: &self.x, n, cuts, range, smallest, to });
         });
         if cuts == 1 {
             return parts;
         }
         // The place was not looked for yet.
-        let best = |a: (T, usize), b: (T, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
-        let of_row = |(row, parts): (usize, &[(T, usize)])| {
+        let best = |a: (E, usize), b: (E, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
+        let of_row = |(row, parts): (usize, &[(E, usize)])| {
             let (_, start) = parts.iter().copied().reduce(best)?;
             let x = &self.x[row * n..][start..n.min(start + GRAIN)];
-            let mut found = [(T::ZERO, 0)];
+            let mut found = [(E::ZERO, 0)];
             let to = Shared::new(found.as_mut_ptr());
-            T::in_registers(Along { x, n: x.len(), cuts: 1, range: 0..1, smallest, to });
+            E::with_registers(Along { x, n: x.len(), cuts: 1, range: 0..1, smallest, to });
             Some((found[0].0, start + found[0].1))
         };
         parts.chunks(cuts).enumerate().filter_map(of_row).collect()
     }
 
     /// The extreme of each column and its index.
-    fn of_columns(&self, smallest: bool) -> List<(T, usize)> {
+    fn of_columns(&self, smallest: bool) -> List<(E, usize)> {
         let (n, inner) = (self.n, self.inner);
-        let mut all = List::repeat((T::ZERO, 0), self.outer * inner);
+        let mut all = List::repeat((E::ZERO, 0), self.outer * inner);
         let to = Shared::new(all.as_mut_ptr());
         self.blocks(|row, columns| {
             let x = &self.x[row * n * inner..][..n * inner];
             // SAFETY: each result is in one block.
             let to = Shared::new(unsafe { to.get().add(row * inner) });
-            T::in_registers(Down { x, inner, columns, smallest, to });
+            E::with_registers(Down { x, inner, columns, smallest, to });
         });
         all
     }
 }
 
 /// True if `v` replaces `best`, the extreme of the elements before it. The first NaN is never replaced.
-fn ahead<T: Float>(v: T, best: T, smallest: bool) -> bool {
+fn ahead<E: Stored>(v: E, best: E, smallest: bool) -> bool {
+    let (v, best) = (v.wide(), best.wide());
     if v.is_nan() || best.is_nan() {
         return !best.is_nan();
     }
@@ -77,9 +79,9 @@ fn ahead<T: Float>(v: T, best: T, smallest: bool) -> bool {
 }
 
 /// The best of elements that are not none, one after the other.
-fn one_by_one<T: Float>(x: impl Iterator<Item = T>, smallest: bool) -> (T, usize) {
-    let best = |a: (T, usize), b: (T, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
-    x.enumerate().map(|(i, v)| (v, i)).reduce(best).unwrap_or((T::ZERO, 0))
+fn one_by_one<E: Stored>(x: impl Iterator<Item = E>, smallest: bool) -> (E, usize) {
+    let best = |a: (E, usize), b: (E, usize)| if ahead(b.0, a.0, smallest) { b } else { a };
+    x.enumerate().map(|(i, v)| (v, i)).reduce(best).unwrap_or((E::ZERO, 0))
 }
 
 /// A register of the elements from `p` on, negated if `smallest` is set.
@@ -87,15 +89,15 @@ fn one_by_one<T: Float>(x: impl Iterator<Item = T>, smallest: bool) -> (T, usize
 /// # Safety
 /// They must be there, and the instructions too.
 #[inline(always)]
-unsafe fn signed<V: Vector>(p: *const V::T, smallest: bool) -> V {
+unsafe fn signed<V: Vector, E: Stored<Wide = V::T>>(p: *const E, smallest: bool) -> V {
     // SAFETY: guaranteed by the caller.
-    unsafe { if smallest { V::zero().sub(V::load(p)) } else { V::load(p) } }
+    unsafe { if smallest { V::zero().sub(E::load(p, None)) } else { E::load(p, None) } }
 }
 
 /// The best elements of several rows of `n` elements, each divided into `cuts` parts.
-struct Along<'a, T> {
+struct Along<'a, E> {
     /// The rows, one after the other.
-    x: &'a [T],
+    x: &'a [E],
     /// The number of elements of a row.
     n: usize,
     /// The number of parts of a row.
@@ -105,14 +107,14 @@ struct Along<'a, T> {
     /// Finds the smallest elements, not the largest.
     smallest: bool,
     /// The best element of each part, with its index in the row. Of cut rows, the start of the part instead.
-    to: Shared<(T, usize)>,
+    to: Shared<(E, usize)>,
 }
 
-impl<T: Float> Work<T> for Along<'_, T> {
+impl<E: Stored> Work<E::Wide> for Along<'_, E> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) {
+    unsafe fn run<V: Vector<T = E::Wide>>(self) {
         let mut i = self.range.start;
         while i < self.range.end {
             let start = i % self.cuts * GRAIN;
@@ -122,8 +124,8 @@ impl<T: Float> Work<T> for Along<'_, T> {
             unsafe {
                 let find = self.cuts == 1;
                 let (best, at) = match self.smallest {
-                    true => best_of::<V, true>(x, find),
-                    false => best_of::<V, false>(x, find),
+                    true => best_of::<V, E, true>(x, find),
+                    false => best_of::<V, E, false>(x, find),
                 };
                 self.to.get().add(i).write((best, start + at));
             }
@@ -134,7 +136,10 @@ impl<T: Float> Work<T> for Along<'_, T> {
 
 /// The best of a row that is not empty, and the first that is as good; zero instead unless the place is to be found.
 #[inline(always)]
-unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V::T, usize) {
+unsafe fn best_of<V: Vector, E: Stored<Wide = V::T>, const SMALLEST: bool>(
+    x: &[E],
+    find: bool,
+) -> (E, usize) {
     let (n, p) = (x.len(), x.as_ptr());
     let slowly = || {
         let (best, at) = one_by_one(x.iter().copied(), SMALLEST);
@@ -146,19 +151,19 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V
     // SAFETY: the registers lie within the row: the last one ends with it.
     unsafe {
         let last = n - V::WIDTH;
-        let mut lanes = [signed::<V>(p, SMALLEST); SIDE_BY_SIDE];
+        let mut lanes = [signed::<V, E>(p, SMALLEST); SIDE_BY_SIDE];
         let mut numbers = [u32::MAX; SIDE_BY_SIDE];
         let mut i = 0;
         while i + SIDE_BY_SIDE * V::WIDTH <= n {
             for r in 0..SIDE_BY_SIDE {
-                let v = signed::<V>(p.add(i + r * V::WIDTH), SMALLEST);
+                let v = signed::<V, E>(p.add(i + r * V::WIDTH), SMALLEST);
                 lanes[r] = v.max(lanes[r]);
                 numbers[r] &= v.equal(v);
             }
             i += SIDE_BY_SIDE * V::WIDTH;
         }
         while i < n {
-            let v = signed::<V>(p.add(i.min(last)), SMALLEST);
+            let v = signed::<V, E>(p.add(i.min(last)), SMALLEST);
             lanes[0] = v.max(lanes[0]);
             numbers[0] &= v.equal(v);
             i += V::WIDTH;
@@ -177,7 +182,7 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V
             width /= 2;
         }
         if !find {
-            return (if SMALLEST { -best[0] } else { best[0] }, 0);
+            return (E::narrowed(if SMALLEST { -best[0] } else { best[0] }), 0);
         }
         // As many at a time as a word has bits: one branch that is hard to foresee.
         let best = V::all(best[0]);
@@ -187,7 +192,7 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V
             let (mut found, mut k) = (0, 0);
             while k < group {
                 let at = k.min(group - V::WIDTH);
-                found |= u64::from(signed::<V>(p.add(i + at), SMALLEST).equal(best)) << at;
+                found |= u64::from(signed::<V, E>(p.add(i + at), SMALLEST).equal(best)) << at;
                 k += V::WIDTH;
             }
             if found != 0 {
@@ -200,9 +205,9 @@ unsafe fn best_of<V: Vector, const SMALLEST: bool>(x: &[V::T], find: bool) -> (V
 }
 
 /// The best of each of the columns of rows of `inner` elements.
-struct Down<'a, T> {
+struct Down<'a, E> {
     /// The rows, one after the other.
-    x: &'a [T],
+    x: &'a [E],
     /// The number of columns.
     inner: usize,
     /// The columns to reduce.
@@ -210,14 +215,14 @@ struct Down<'a, T> {
     /// Finds the smallest elements, not the largest.
     smallest: bool,
     /// The best element of each column, and its row.
-    to: Shared<(T, usize)>,
+    to: Shared<(E, usize)>,
 }
 
-impl<T: Float> Work<T> for Down<'_, T> {
+impl<E: Stored> Work<E::Wide> for Down<'_, E> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) {
+    unsafe fn run<V: Vector<T = E::Wide>>(self) {
         let mut c = self.columns.start;
         // SAFETY: the columns are there, and the instructions.
         unsafe {
@@ -237,11 +242,11 @@ impl<T: Float> Work<T> for Down<'_, T> {
     }
 }
 
-impl<T: Float> Down<'_, T> {
+impl<E: Stored> Down<'_, E> {
     /// The best of `M` registers of columns from `c` on.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)] // counts from the compiler, so that all stays in registers
-    unsafe fn registers<V: Vector<T = T>, const M: usize>(&self, c: usize) {
+    unsafe fn registers<V: Vector<T = E::Wide>, const M: usize>(&self, c: usize) {
         let (inner, smallest) = (self.inner, self.smallest);
         let n = self.x.len() / inner;
         // SAFETY: guaranteed by the caller.
@@ -250,7 +255,7 @@ impl<T: Float> Down<'_, T> {
             let mut numbers = [u32::MAX; M];
             let mut best = [V::zero(); M];
             for r in 0..M {
-                best[r] = signed::<V>(p.add(r * V::WIDTH), smallest);
+                best[r] = signed::<V, E>(p.add(r * V::WIDTH), smallest);
                 numbers[r] = best[r].equal(best[r]);
             }
             let mut first = 0;
@@ -259,16 +264,16 @@ impl<T: Float> Down<'_, T> {
                 let before = best;
                 let mut at = [V::zero(); M];
                 for k in first..end {
-                    let count = V::all(T::of((k - first) as f64));
+                    let count = V::all(E::Wide::of((k - first) as f64));
                     for r in 0..M {
-                        let v = signed::<V>(p.add(k * inner + r * V::WIDTH), smallest);
+                        let v = signed::<V, E>(p.add(k * inner + r * V::WIDTH), smallest);
                         at[r] = v.where_larger(best[r], count, at[r]);
                         best[r] = v.max(best[r]);
                         numbers[r] &= v.equal(v);
                     }
                 }
                 for r in 0..M {
-                    let mut lanes = [[T::ZERO; WIDEST]; 3];
+                    let mut lanes = [[E::Wide::ZERO; WIDEST]; 3];
                     best[r].store(lanes[0].as_mut_ptr());
                     before[r].store(lanes[1].as_mut_ptr());
                     at[r].store(lanes[2].as_mut_ptr());

@@ -3,7 +3,7 @@
 use crate::array::{DType, Shape};
 use crate::kernels::reduce::ReducedRows;
 use crate::kernels::scratch::SavedMemory;
-use crate::kernels::{Float, Number, map, threads};
+use crate::kernels::{Movable, Number, Stored, map, threads};
 use crate::ops::indexing::gather::OneHot;
 use crate::ops::reductions::reduction::{ascending, from_rows, reduced, to_rows};
 use crate::ops::{
@@ -169,7 +169,10 @@ impl<C: Extreme> Compute for Extremes<C> {
         Ok(Shapes::from_elem(y, if both { 2 } else { 1 }))
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let axes = ascending(C::SPEC.name, run.x_shape(0), self.0.axis())?;
         let rows = ReducedRows::new(run.x(0), run.x_shape(0), &axes);
         let found = rows.extremes(C::SMALLEST);
@@ -189,7 +192,9 @@ impl<C: Extreme> Compute for Extremes<C> {
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    const MOVES_BACK: bool = true;
+
+    fn move_backward<T: Movable>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (shape, gy) = (run.x_shape(0), run.gy(0));
         let axes = ascending(C::SPEC.name, shape, self.0.axis())?;
         let Some(gx) = run.gx(0).map(crate::ops::Grad::adding) else { return Ok(()) };
@@ -198,7 +203,7 @@ impl<C: Extreme> Compute for Extremes<C> {
             threads::in_turn(kept.len(), map::GRAIN, |range| {
                 for i in range {
                     let at = place(shape, &axes, i, kept[i]);
-                    gx[at] = gx[at] + gy[i];
+                    gx[at] = gx[at].plus(gy[i]);
                 }
             });
         }
