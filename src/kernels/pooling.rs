@@ -6,9 +6,11 @@ use std::ops::Range;
 
 use super::map::GRAIN;
 use super::scratch::List;
-use super::simd::vectorised;
+use super::simd::vectorised_of;
+use super::sixteen_bits::{StoredElements, is_narrow, memory};
 use super::threads::{self, Shared};
-use super::{Float, channel_sums};
+use super::{Float, Stored, channel_sums};
+use crate::array::Workspace;
 pub use maximum::{max, put_taken, take};
 
 /// The windows along one axis.
@@ -79,8 +81,12 @@ pub struct Windows {
 struct PoolingRow<'a> {
     /// The first input element of this plane.
     plane: usize,
+    /// The position of this plane in the group of planes that are processed together.
+    among: usize,
     /// The first output.
     to: usize,
+    /// The position of the first output in the group.
+    at: usize,
     /// The windows along depth.
     depth: &'a Span,
     /// The windows along height.
@@ -196,46 +202,49 @@ impl Windows {
         self.axes[2].spans().iter().map(|span| T::of(divisor.length(span) as f64)).collect()
     }
 
-    /// Calls `f` for each row of outputs, plane by plane, with planes in parallel. `f` must be `#[inline(always)]`.
+    /// Calls `f` for each row of outputs, plane by plane, with planes in parallel. Closures must be
+    /// `#[inline(always)]`.
+    ///
+    /// `make` creates a state for `together` planes. `begin` gets it before these planes, and `end` after them, with
+    /// the number of the first plane and the number of planes.
     #[inline(always)]
-    fn for_each(&self, f: impl Fn(&PoolingRow<'_>) + Sync + Copy) {
-        self.for_each_with(
-            || (),
-            |(), _| (),
-            #[inline(always)]
-            move |(), row| f(row),
-        );
-    }
-
-    /// As [`Windows::for_each`], with a state that `make` creates for several planes and `begin` prepares for each of
-    /// them, given its first input element.
-    #[inline(always)]
-    fn for_each_with<M>(
+    fn for_each<M, const NARROW: bool>(
         &self,
+        together: usize,
         make: impl Fn() -> M + Sync + Copy,
-        begin: impl Fn(&mut M, usize) + Sync + Copy,
-        f: impl Fn(&M, &PoolingRow<'_>) + Sync + Copy,
+        begin: impl Fn(&mut M, usize, usize) + Sync + Copy,
+        f: impl Fn(&mut M, &PoolingRow<'_>) + Sync + Copy,
+        end: impl Fn(&mut M, usize, usize) + Sync + Copy,
     ) {
         if self.outputs() == 0 || self.input_plane() == 0 {
             return;
         }
         let [depths, heights, widths] = self.axes.each_ref().map(PoolingAxis::spans);
-        let (plane, row, input) = (self.output_plane(), self.row(), self.input_plane());
+        let (outputs, row, input) = (self.output_plane(), self.row(), self.input_plane());
         let (depths, heights, widths) = (&*depths, &*heights, &*widths);
         threads::ranges(self.outer, (GRAIN / input).max(1), move |planes| {
             let mut made = make();
-            vectorised(
+            vectorised_of::<_, NARROW>(
                 #[inline(always)]
                 move || {
-                    for i in planes {
-                        begin(&mut made, i * input);
-                        let mut to = i * plane;
-                        for depth in depths {
-                            for height in heights {
-                                f(&made, &PoolingRow { plane: i * input, to, depth, height, widths });
-                                to += row;
+                    let mut first = planes.start;
+                    while first < planes.end {
+                        let n = together.min(planes.end - first);
+                        begin(&mut made, first, n);
+                        for among in 0..n {
+                            let i = first + among;
+                            let mut to = i * outputs;
+                            for depth in depths {
+                                for height in heights {
+                                    let plane = i * input;
+                                    let at = to - first * outputs;
+                                    f(&mut made, &PoolingRow { plane, among, to, at, depth, height, widths });
+                                    to += row;
+                                }
                             }
                         }
+                        end(&mut made, first, n);
+                        first += n;
                     }
                 },
             );
@@ -326,16 +335,78 @@ impl Windows {
 /// few outputs.
 const WIDE: usize = 16;
 
+/// Elements of 16 bits that are converted together, at least.
+const CONVERTED: usize = 1 << 10;
+
+/// Planes of the input and of the output in scratch memory, for elements of 16 bits. Empty for other types.
+struct WidePlanes<T, const NARROW: bool> {
+    /// Planes of the input, or of its gradient.
+    x: Workspace<T>,
+    /// Planes of the output, or of its gradient.
+    y: Workspace<T>,
+}
+
+impl<T: Float, const NARROW: bool> WidePlanes<T, NARROW> {
+    /// The number of planes that are processed together.
+    fn together(w: &Windows) -> usize {
+        if NARROW { CONVERTED.div_ceil(w.input_plane().max(1)).min(w.outer) } else { 1 }
+    }
+
+    /// Memory for planes, if elements are of 16 bits.
+    fn new(w: &Windows) -> Self {
+        let n = if NARROW { Self::together(w) } else { 0 };
+        let [x, y] = [w.input_plane(), w.output_plane()].map(|plane| memory(n * plane));
+        Self { x, y }
+    }
+
+    /// The first output of a row.
+    #[inline(always)]
+    fn outputs(&self, row: &PoolingRow<'_>) -> *mut T {
+        self.y.ptr().wrapping_add(row.at)
+    }
+}
+
 /// Writes the sum of each window, divided by `divisor`.
-pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
+pub fn sum<E: Stored>(w: &Windows, x: &[E], y: &mut [E], divisor: Divisor) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs());
-    let to = Shared::new(y.as_mut_ptr());
+    if is_narrow::<E>() {
+        sum_of::<_, true>(w, StoredElements::of(x), StoredElements::of_mut(y), divisor);
+    } else {
+        sum_of::<_, false>(w, StoredElements::of(x), StoredElements::of_mut(y), divisor);
+    }
+}
+
+/// As [`sum`], for all inputs and outputs of the windows.
+fn sum_of<T: Float, const NARROW: bool>(
+    w: &Windows,
+    x: StoredElements<T, NARROW>,
+    y: StoredElements<T, NARROW>,
+    divisor: Divisor,
+) {
     let lengths = &*w.lengths(divisor);
-    w.for_each(
+    let (inputs, outputs) = (w.input_plane(), w.output_plane());
+    w.for_each::<_, NARROW>(
+        WidePlanes::<T, NARROW>::together(w),
+        move || WidePlanes::<T, NARROW>::new(w),
         #[inline(always)]
-        move |row| {
-            // SAFETY: each row of outputs is visited once.
-            let y = unsafe { std::slice::from_raw_parts_mut(to.get().add(row.to), w.row()) };
+        // SAFETY: the planes are within the input.
+        move |wide, first, n| unsafe { x.widen(first * inputs, n * inputs, wide.x.ptr()) },
+        #[inline(always)]
+        move |wide, row| {
+            // SAFETY: each row of outputs is visited once, and both arrays have the sizes of the windows.
+            let (x, y, plane) = unsafe {
+                if NARROW {
+                    let planes = (row.among + 1) * inputs;
+                    let x = std::slice::from_raw_parts(wide.x.ptr().cast_const(), planes);
+                    (x, wide.outputs(row), row.among * inputs)
+                } else {
+                    let x = std::slice::from_raw_parts(x.numbers().cast_const(), w.inputs());
+                    (x, y.numbers().add(row.to), row.plane)
+                }
+            };
+            let row = &PoolingRow { plane, ..*row };
+            // SAFETY: as above.
+            let y = unsafe { std::slice::from_raw_parts_mut(y, w.row()) };
             y.fill(T::ZERO);
             if w.along_windows() {
                 for (y, width) in y.iter_mut().zip(row.widths) {
@@ -360,6 +431,9 @@ pub fn sum<T: Float>(w: &Windows, x: &[T], y: &mut [T], divisor: Divisor) {
                 sum_wide(w, row, x, y, divisor);
             }
         },
+        #[inline(always)]
+        // SAFETY: each plane of the output is visited once.
+        move |wide, first, n| unsafe { y.narrow(first * outputs, n * outputs, wide.y.ptr()) },
     );
 }
 
@@ -382,15 +456,48 @@ fn sum_wide<T: Float>(w: &Windows, row: &PoolingRow<'_>, x: &[T], y: &mut [T], d
 }
 
 /// Adds the gradient of [`sum`].
-pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: Divisor) {
+pub fn add_sum_gradient<E: Stored>(w: &Windows, gy: &[E], gx: &mut [E], divisor: Divisor) {
     assert!(gx.len() == w.inputs() && gy.len() == w.outputs());
-    let to = Shared::new(gx.as_mut_ptr());
+    if is_narrow::<E>() {
+        add_sum_gradient_of::<_, true>(w, StoredElements::of(gy), StoredElements::of_mut(gx), divisor);
+    } else {
+        add_sum_gradient_of::<_, false>(w, StoredElements::of(gy), StoredElements::of_mut(gx), divisor);
+    }
+}
+
+/// As [`add_sum_gradient`], for all inputs and outputs of the windows.
+fn add_sum_gradient_of<T: Float, const NARROW: bool>(
+    w: &Windows,
+    gy: StoredElements<T, NARROW>,
+    gx: StoredElements<T, NARROW>,
+    divisor: Divisor,
+) {
     let lengths = &*w.lengths(divisor);
-    w.for_each(
+    let (inputs, outputs) = (w.input_plane(), w.output_plane());
+    w.for_each::<_, NARROW>(
+        WidePlanes::<T, NARROW>::together(w),
+        move || WidePlanes::<T, NARROW>::new(w),
         #[inline(always)]
-        move |row| {
+        // SAFETY: the planes are within the arrays.
+        move |wide, first, n| unsafe {
+            gx.widen(first * inputs, n * inputs, wide.x.ptr());
+            gy.widen(first * outputs, n * outputs, wide.y.ptr());
+        },
+        #[inline(always)]
+        move |wide, row| {
+            // SAFETY: as above, and one thread processes all rows of a plane.
+            let (gy, to, plane) = unsafe {
+                if NARROW {
+                    let gy = wide.outputs(row).cast_const();
+                    (gy, wide.x.ptr(), row.among * inputs)
+                } else {
+                    (gy.numbers().add(row.to).cast_const(), gx.numbers(), row.plane)
+                }
+            };
+            let (row, to) = (&PoolingRow { plane, ..*row }, Shared::new(to));
             let mut shares = List::repeat(T::ZERO, w.row());
-            shares.copy_from_slice(&gy[row.to..row.to + w.row()]);
+            // SAFETY: as above.
+            shares.copy_from_slice(unsafe { std::slice::from_raw_parts(gy, w.row()) });
             if divisor != Divisor::One {
                 row.divide(&mut shares, w.inner, lengths, divisor);
             }
@@ -418,6 +525,11 @@ pub fn add_sum_gradient<T: Float>(w: &Windows, gy: &[T], gx: &mut [T], divisor: 
                     gx.write(gx.read() + shares.add(o).read());
                 },
             );
+        },
+        #[inline(always)]
+        // SAFETY: as above.
+        move |wide, first, n| unsafe {
+            gx.narrow(first * inputs, n * inputs, wide.x.ptr());
         },
     );
 }

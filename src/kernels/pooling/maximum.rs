@@ -2,48 +2,85 @@
 
 use std::ops::Range;
 
-use super::{PoolingAxis, PoolingRow, Span, Windows};
+use super::{PoolingAxis, PoolingRow, Span, WidePlanes, Windows};
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
 use crate::kernels::simd::row::WIDEST;
-use crate::kernels::simd::{Vector, Work, vectorised};
+use crate::kernels::simd::{Vector, Work, vectorised, vectorised_of};
+use crate::kernels::sixteen_bits::{StoredElements, is_narrow};
 use crate::kernels::threads::{self, Shared};
-use crate::kernels::{Float, Movable};
+use crate::kernels::{Float, Movable, Stored};
 
 /// Writes for each window the largest element and its position in the plane: the first of equal ones, or the first
 /// NaN.
-pub fn max<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
+pub fn max<E: Stored>(w: &Windows, x: &[E], y: &mut [E], at: &mut [u32]) {
     assert!(x.len() == w.inputs() && y.len() == w.outputs() && at.len() == y.len());
-    if fits_registers::<T>(w) {
-        return max_in_registers(w, x, y, at);
+    let at = Shared::new(at.as_mut_ptr());
+    if is_narrow::<E>() {
+        max_of::<_, true>(w, StoredElements::of(x), StoredElements::of_mut(y), at);
+    } else {
+        max_of::<_, false>(w, StoredElements::of(x), StoredElements::of_mut(y), at);
     }
-    let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
+}
+
+/// As [`max`], for all inputs and outputs of the windows.
+fn max_of<T: Float, const NARROW: bool>(
+    w: &Windows,
+    x: StoredElements<T, NARROW>,
+    y: StoredElements<T, NARROW>,
+    to_at: Shared<u32>,
+) {
+    if fits_registers::<T>(w) {
+        return max_in_registers(w, x, y, to_at);
+    }
     let ([depth, height, width], line) = (w.axes, LineLayout::of(w));
-    w.for_each_with(
-        move || match line.len > width.input {
-            true => List::repeat(T::NEG_INFINITY, depth.input * height.input * line.len),
-            false => List::with_capacity(0),
-        },
+    let (inputs, outputs, is_padded) = (w.input_plane(), w.output_plane(), line.len > width.input);
+    let together = WidePlanes::<T, NARROW>::together(w);
+    // The number of elements of a padded plane.
+    let padded = if is_padded { depth.input * height.input * line.len } else { 0 };
+    w.for_each::<_, NARROW>(
+        together,
+        move || (WidePlanes::<T, NARROW>::new(w), List::repeat(T::NEG_INFINITY, together * padded)),
         #[inline(always)]
-        move |copy: &mut List<T>, plane| {
-            if copy.is_empty() {
+        move |(wide, copy), first, n| {
+            // SAFETY: the planes are within the input.
+            unsafe { x.widen(first * inputs, n * inputs, wide.x.ptr()) };
+            if !is_padded {
                 return;
             }
-            let lines = x[plane..].chunks_exact(width.input);
-            for (to, from) in copy.chunks_exact_mut(line.len).zip(lines) {
+            let planes = match NARROW {
+                true => wide.x.ptr(),
+                // SAFETY: as above.
+                false => unsafe { x.numbers().add(first * inputs) },
+            };
+            // SAFETY: as above.
+            let planes = unsafe { std::slice::from_raw_parts(planes.cast_const(), n * inputs) };
+            for (to, from) in copy.chunks_exact_mut(line.len).zip(planes.chunks_exact(width.input)) {
                 to[line.before..][..width.input].copy_from_slice(from);
             }
         },
         #[inline(always)]
-        move |copy, row| {
+        move |(wide, copy), row| {
             // SAFETY: each row of outputs is visited once.
-            let (y, at) = unsafe { (to.get().add(row.to), to_at.get().add(row.to)) };
-            if copy.is_empty() {
-                Maxima::<T, false> { w, row, x: x[row.plane..].as_ptr(), padded: line, y, at }.find_all();
+            let (x, y, at) = unsafe {
+                let at = to_at.get().add(row.to);
+                if NARROW {
+                    let x = wide.x.ptr().add(row.among * inputs).cast_const();
+                    (x, wide.outputs(row), at)
+                } else {
+                    (x.numbers().add(row.plane).cast_const(), y.numbers().add(row.to), at)
+                }
+            };
+            if is_padded {
+                let x = copy[row.among * padded..].as_ptr();
+                Maxima::<T, true> { w, row, x, padded: line, y, at }.find_all();
             } else {
-                Maxima::<T, true> { w, row, x: copy.as_ptr(), padded: line, y, at }.find_all();
+                Maxima::<T, false> { w, row, x, padded: line, y, at }.find_all();
             }
         },
+        #[inline(always)]
+        // SAFETY: each plane of the output is visited once.
+        move |(wide, _), first, n| unsafe { y.narrow(first * outputs, n * outputs, wide.y.ptr()) },
     );
 }
 
@@ -264,27 +301,50 @@ fn fits_registers<T>(w: &Windows) -> bool {
 }
 
 /// As [`max`], in registers.
-fn max_in_registers<T: Float>(w: &Windows, x: &[T], y: &mut [T], at: &mut [u32]) {
-    let (to, to_at) = (Shared::new(y.as_mut_ptr()), Shared::new(at.as_mut_ptr()));
+fn max_in_registers<T: Float, const NARROW: bool>(
+    w: &Windows,
+    x: StoredElements<T, NARROW>,
+    y: StoredElements<T, NARROW>,
+    to_at: Shared<u32>,
+) {
     let spans = w.axes.each_ref().map(PoolingAxis::spans);
-    let [depths, heights, widths] = spans.each_ref().map(|spans| &**spans);
-    threads::ranges(w.outer, (GRAIN / w.input_plane()).max(1), |planes| {
-        let (y, at) = (to.get(), to_at.get());
-        T::in_registers(PlaneMaxima { w, planes, spans: [depths, heights, widths], x, y, at });
+    let spans = spans.each_ref().map(|spans| &**spans);
+    let ([depth, height, width], line) = (w.axes, LineLayout::of(w));
+    let (inputs, outputs) = (w.input_plane(), w.output_plane());
+    let padded = if line.len > width.input { depth.input * height.input * line.len } else { 0 };
+    threads::ranges(w.outer, (GRAIN / inputs).max(1), |planes| {
+        let (wide, mut copy) = (WidePlanes::<T, NARROW>::new(w), List::repeat(T::NEG_INFINITY, padded));
+        let together = if NARROW { WidePlanes::<T, NARROW>::together(w) } else { planes.len().max(1) };
+        for first in planes.clone().step_by(together) {
+            let n = together.min(planes.end - first);
+            let (inputs, outputs) = ((first * inputs, n * inputs), (first * outputs, n * outputs));
+            let at = to_at.get().wrapping_add(outputs.0);
+            // SAFETY: the planes are within the arrays, and each plane is visited once.
+            vectorised_of::<_, NARROW>(|| unsafe { x.widen(inputs.0, inputs.1, wide.x.ptr()) });
+            let (x, to) = match NARROW {
+                true => (wide.x.ptr(), wide.y.ptr()),
+                false => (x.numbers().wrapping_add(inputs.0), y.numbers().wrapping_add(outputs.0)),
+            };
+            T::in_registers(PlaneMaxima { w, n, spans, x, copy: &mut copy, y: to, at });
+            // SAFETY: as above.
+            vectorised_of::<_, NARROW>(|| unsafe { y.narrow(outputs.0, outputs.1, wide.y.ptr()) });
+        }
     });
 }
 
-/// The maxima of some planes.
+/// The maxima of adjacent planes.
 struct PlaneMaxima<'a, T> {
     /// All windows, which fit registers.
     w: &'a Windows,
-    /// The planes.
-    planes: Range<usize>,
+    /// The number of planes.
+    n: usize,
     /// The windows along depth, height and width.
     spans: [&'a [Span]; 3],
-    /// All inputs.
-    x: &'a [T],
-    /// All maxima, which are written.
+    /// The inputs.
+    x: *const T,
+    /// Memory for a plane with padded lines, with the padding. Empty without padding.
+    copy: &'a mut [T],
+    /// The maxima, which are written.
     y: *mut T,
     /// The position of each maximum, which is written.
     at: *mut u32,
@@ -295,30 +355,27 @@ impl<T: Float> Work<T> for PlaneMaxima<'_, T> {
 
     #[inline(always)]
     unsafe fn run<V: Vector<T = T>>(self) {
-        let Self { w, planes, spans: [depths, heights, widths], x, y, at } = self;
-        let (plane, row, input, line) = (w.output_plane(), w.row(), w.input_plane(), LineLayout::of(w));
-        let [depth, height, width] = w.axes;
-        let is_padded = line.len > width.input;
-        let mut copy = match is_padded {
-            true => List::repeat(T::NEG_INFINITY, depth.input * height.input * line.len),
-            false => List::with_capacity(0),
-        };
-        for i in planes {
-            if is_padded {
-                let lines = x[i * input..].chunks_exact(width.input);
-                for (to, from) in copy.chunks_exact_mut(line.len).zip(lines) {
-                    to[line.before..][..width.input].copy_from_slice(from);
+        let Self { w, n, spans: [depths, heights, widths], x, copy, y, at } = self;
+        let (plane, row, input, padded) = (w.output_plane(), w.row(), w.input_plane(), LineLayout::of(w));
+        let width = w.axes[2];
+        for i in 0..n {
+            let mut x = x.wrapping_add(i * input);
+            if !copy.is_empty() {
+                // SAFETY: guaranteed by the caller.
+                let lines = unsafe { std::slice::from_raw_parts(x, input) }.chunks_exact(width.input);
+                for (to, from) in copy.chunks_exact_mut(padded.len).zip(lines) {
+                    to[padded.before..][..width.input].copy_from_slice(from);
                 }
+                x = copy.as_ptr();
             }
             let mut to = i * plane;
             for depth in depths {
                 for height in heights {
-                    let row_of = PoolingRow { plane: i * input, to, depth, height, widths };
-                    let x = if is_padded { copy.as_ptr() } else { x[i * input..].as_ptr() };
+                    let row_of = PoolingRow { plane: 0, among: 0, to, at: to, depth, height, widths };
                     // SAFETY: the caller guarantees the instructions, and each row of outputs is visited once.
                     unsafe {
                         let (y, at) = (y.add(to), at.add(to));
-                        let m = Maxima::<T, true> { w, row: &row_of, x, padded: line, y, at };
+                        let m = Maxima::<T, true> { w, row: &row_of, x, padded, y, at };
                         if width.stride == 1 { m.in_registers::<V, 1>() } else { m.in_registers::<V, 2>() }
                     };
                     to += row;

@@ -3,7 +3,7 @@
 use crate::array::Shape;
 use crate::kernels::pooling::{Windows, max, put_taken, take};
 use crate::kernels::scratch::{self, SavedMemory};
-use crate::kernels::{Float, Movable};
+use crate::kernels::{Float, Movable, Stored};
 use crate::ops::spatial::layout::{PoolingArguments, pools};
 use crate::ops::{
     Backward, Compares, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one,
@@ -150,7 +150,10 @@ impl Compute for MaxPooling {
         one(windows(&self.pool(), x.get(0))?.1)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let (windows, _) = windows(&self.pool(), run.x_shape(0))?;
         let (x, y) = (run.x(0), run.y(0));
         let at: &mut SavedMemory<u32> = run.state();

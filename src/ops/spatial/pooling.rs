@@ -160,13 +160,20 @@ macro_rules! summing {
                 one(self.pool().windows(x.get(0))?.1)
             }
 
-            fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+            const IS_STORED: bool = true;
+            const IS_STORED_HALF: bool = true;
+
+            fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
                 let (windows, _) = self.pool().windows(run.x_shape(0))?;
                 sum(&windows, run.x(0), run.y(0), Self::divisor(self));
                 Ok(())
             }
 
-            fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+            fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+                true
+            }
+
+            fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
                 let (windows, _) = self.pool().windows(run.x_shape(0))?;
                 if let Some(gx) = run.gx(0) {
                     add_sum_gradient(&windows, run.gy(0), gx.adding(), Self::divisor(self));
@@ -268,6 +275,7 @@ impl Compute for GlobalAveragePooling {
     }
 
     const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
 
     fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
