@@ -9,20 +9,35 @@ pub use lines::{Each, LineBlock, SoftmaxLines};
 use lines::WIDTH;
 
 use super::broadcast::sum_of;
-use super::map::{LaneBuffer, TILE, elements};
+use super::map::{LaneBuffer, TILE};
 use super::scratch::SavedMemory;
+use super::sixteen_bits::{StoredElements, is_narrow};
 use super::threads::Shared;
-use super::{Float, Number};
+use super::{Float, Movable, Number, Stored};
 
 /// `y = exp(x) / sum(exp(x))` along each line.
-pub fn softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
+pub fn softmax<E: Stored>(lines: SoftmaxLines, x: &[E], y: &mut [E]) {
     assert!(x.len() == lines.count() * lines.n && y.len() == x.len());
-    let (x, y) = (Shared::read_only(x.as_ptr()), Shared::new(y.as_mut_ptr()));
-    lines.blocks(
+    if is_narrow::<E>() {
+        softmax_of::<_, true>(lines, StoredElements::of(x), StoredElements::of_mut(y));
+    } else {
+        softmax_of::<_, false>(lines, StoredElements::of(x), StoredElements::of_mut(y));
+    }
+}
+
+/// As [`softmax`], for all elements of the lines.
+fn softmax_of<T: Float, const NARROW: bool>(
+    lines: SoftmaxLines,
+    x: StoredElements<T, NARROW>,
+    y: StoredElements<T, NARROW>,
+) {
+    lines.blocks_of(
+        [x],
+        Some(y),
+        false,
         #[inline(always)]
         // SAFETY: elements of the block are elements of both, and no other block has them.
-        move |block| unsafe {
-            let (x, y) = (x.get().cast_const(), y.get());
+        move |block, [x], y| unsafe {
             let max = block.max(x);
             block.each(
                 #[inline(always)]
@@ -105,29 +120,59 @@ unsafe fn log_sums_of<T: Float>(block: LineBlock, x: *const T) -> (Each<T>, Each
 }
 
 /// The largest element of each line, and the logarithm of the sum of `exp(x - max)`: what is left in `all`.
-pub fn log_sums<T: Float>(lines: SoftmaxLines, x: &[T], all: &mut SavedMemory<(T, T)>) {
+pub fn log_sums<E: Stored>(lines: SoftmaxLines, x: &[E], all: &mut SavedMemory<(E::Wide, E::Wide)>) {
     assert_eq!(x.len(), lines.count() * lines.n);
-    all.resize(lines.count(), (T::ZERO, T::ZERO));
-    let (x, to) = (Shared::read_only(x.as_ptr()), Shared::new(all.as_mut_ptr()));
-    lines.blocks(
+    all.resize(lines.count(), (E::Wide::ZERO, E::Wide::ZERO));
+    let all = Shared::new(all.as_mut_ptr());
+    if is_narrow::<E>() {
+        all_log_sums::<_, true>(lines, StoredElements::of(x), all);
+    } else {
+        all_log_sums::<_, false>(lines, StoredElements::of(x), all);
+    }
+}
+
+/// As [`log_sums`], for all elements of the lines.
+fn all_log_sums<T: Float, const NARROW: bool>(
+    lines: SoftmaxLines,
+    x: StoredElements<T, NARROW>,
+    to: Shared<(T, T)>,
+) {
+    lines.blocks_of(
+        [x],
+        None,
+        false,
         #[inline(always)]
         // SAFETY: elements of the block are elements of `x`, and each line is in one block.
-        move |block| unsafe {
-            let (max, logs) = log_sums_of(block, x.get());
+        move |block, [x], _| unsafe {
+            let (max, logs) = log_sums_of(block, x);
             block.lines(|j| to.get().add(block.line + j).write((max[j], logs[j])));
         },
     );
 }
 
 /// `y = x - log(sum(exp(x)))` along each line.
-pub fn log_softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
+pub fn log_softmax<E: Stored>(lines: SoftmaxLines, x: &[E], y: &mut [E]) {
     assert!(x.len() == lines.count() * lines.n && y.len() == x.len());
-    let (x, y) = (Shared::read_only(x.as_ptr()), Shared::new(y.as_mut_ptr()));
-    lines.blocks(
+    if is_narrow::<E>() {
+        log_softmax_of::<_, true>(lines, StoredElements::of(x), StoredElements::of_mut(y));
+    } else {
+        log_softmax_of::<_, false>(lines, StoredElements::of(x), StoredElements::of_mut(y));
+    }
+}
+
+/// As [`log_softmax`], for all elements of the lines.
+fn log_softmax_of<T: Float, const NARROW: bool>(
+    lines: SoftmaxLines,
+    x: StoredElements<T, NARROW>,
+    y: StoredElements<T, NARROW>,
+) {
+    lines.blocks_of(
+        [x],
+        Some(y),
+        false,
         #[inline(always)]
         // SAFETY: elements of the block are elements of both, and no other block has them.
-        move |block| unsafe {
-            let (x, y) = (x.get().cast_const(), y.get());
+        move |block, [x], y| unsafe {
             let (max, logs) = log_sums_of(block, x);
             block.each(
                 #[inline(always)]
@@ -140,22 +185,50 @@ pub fn log_softmax<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
 /// Writes `f(elements of x, sum of g(elements of x) along their line)` to each element of `y`, or adds it. Both must be
 /// `#[inline(always)]`.
 #[inline(always)]
-pub fn put_by_sums<T: Float, const N: usize>(
+pub fn put_by_sums<E: Stored, const N: usize>(
     lines: SoftmaxLines,
-    y: &mut [T],
+    y: &mut [E],
     accumulate: bool,
-    x: [&[T]; N],
-    g: impl Fn([T; N]) -> T + Sync + Copy,
-    f: impl Fn([T; N], T) -> T + Sync + Copy,
+    x: [&[E]; N],
+    g: impl Fn([E::Wide; N]) -> E::Wide + Sync + Copy,
+    f: impl Fn([E::Wide; N], E::Wide) -> E::Wide + Sync + Copy,
 ) {
     assert_eq!(y.len(), lines.count() * lines.n);
     assert!(x.iter().all(|x| x.len() == y.len()), "arrays of different lengths");
-    let y = Shared::new(y.as_mut_ptr());
-    // SAFETY: elements of lines are elements of `y`, and all are as long.
-    let at = move |i: usize| unsafe { elements(x, i) };
-    lines.blocks(
+    if is_narrow::<E>() {
+        let (y, x) = (StoredElements::<_, true>::of_mut(y), x.map(StoredElements::of));
+        put_all_by_sums(lines, y, accumulate, x, g, f);
+    } else {
+        let (y, x) = (StoredElements::<_, false>::of_mut(y), x.map(StoredElements::of));
+        put_all_by_sums(lines, y, accumulate, x, g, f);
+    }
+}
+
+/// As [`put_by_sums`], for all elements of the lines.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops vectorize
+fn put_all_by_sums<T: Float, const N: usize, const NARROW: bool>(
+    lines: SoftmaxLines,
+    y: StoredElements<T, NARROW>,
+    accumulate: bool,
+    x: [StoredElements<T, NARROW>; N],
+    g: impl Fn([T; N]) -> T + Sync + Copy,
+    f: impl Fn([T; N], T) -> T + Sync + Copy,
+) {
+    lines.blocks_of(
+        x,
+        Some(y),
+        accumulate,
         #[inline(always)]
-        move |block| {
+        move |block, x, y| {
+            let at = move |i: usize| {
+                let mut all = [T::ZERO; N];
+                for k in 0..N {
+                    // SAFETY: elements of the block are elements of each array.
+                    all[k] = unsafe { x[k].add(i).read() };
+                }
+                all
+            };
             if block.step == 1 && block.width * block.n <= TILE {
                 return put_short(
                     block,
@@ -163,7 +236,7 @@ pub fn put_by_sums<T: Float, const N: usize>(
                     |i| g(at(i)),
                     #[inline(always)]
                     // SAFETY: elements of the block are elements of `y`, and no other block has them. So below.
-                    |i, sum| unsafe { write_or_add(y.get().add(i), f(at(i), sum), accumulate) },
+                    |i, sum| unsafe { write_or_add(y.add(i), f(at(i), sum), accumulate) },
                 );
             }
             let sums = block.sums(
@@ -175,7 +248,7 @@ pub fn put_by_sums<T: Float, const N: usize>(
             block.each(
                 #[inline(always)]
                 // SAFETY: as above.
-                |i, j| unsafe { write_or_add(y.get().add(i), f(at(i), rounded[j]), accumulate) },
+                |i, j| unsafe { write_or_add(y.add(i), f(at(i), rounded[j]), accumulate) },
             );
         },
     );

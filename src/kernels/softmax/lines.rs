@@ -4,7 +4,8 @@ use crate::kernels::Float;
 use crate::kernels::broadcast::{sum_along, sum_of};
 use crate::kernels::map::{Aligned, GRAIN, TILE};
 use crate::kernels::scratch::Zeros;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_of;
+use crate::kernels::sixteen_bits::{StoredElements, memory};
 use crate::kernels::threads::{self, Shared};
 
 /// The number of partial results along a line, which are combined at its end.
@@ -56,14 +57,88 @@ impl SoftmaxLines {
     /// Calls `work` for blocks that are all lines together, in parallel. It must be `#[inline(always)]`.
     #[inline(always)]
     pub fn blocks(self, work: impl Fn(LineBlock) + Sync + Copy) {
-        let Self { outer, n, inner } = self;
+        self.blocks_with::<_, false>(
+            || (),
+            #[inline(always)]
+            move |(), block| work(block),
+        );
+    }
+
+    /// As [`SoftmaxLines::blocks`], with the addresses of arrays that are read and of an array that is written, if any.
+    /// Blocks of elements of 16 bits are converted in scratch memory. If `adds`, the array that is written is read
+    /// too. `work` must write all elements of the block.
+    #[inline(always)]
+    pub(super) fn blocks_of<T: Float, const N: usize, const NARROW: bool>(
+        self,
+        x: [StoredElements<T, NARROW>; N],
+        y: Option<StoredElements<T, NARROW>>,
+        adds: bool,
+        work: impl Fn(LineBlock, [*const T; N], *mut T) + Sync + Copy,
+    ) {
+        let size = if NARROW { self.most_in_block() } else { 0 };
+        self.blocks_with::<_, NARROW>(
+            move || memory::<T>((N + 1) * size),
+            #[inline(always)]
+            move |wide, block| {
+                let (mut from, mut to) = ([std::ptr::null::<T>(); N], std::ptr::null_mut::<T>());
+                if !NARROW {
+                    for k in 0..N {
+                        from[k] = x[k].numbers();
+                    }
+                    if let Some(y) = y {
+                        to = y.numbers();
+                    }
+                    return work(block, from, to);
+                }
+                let wide = wide.ptr();
+                for k in 0..N {
+                    from[k] = wide.wrapping_add(k * size);
+                }
+                to = wide.wrapping_add(N * size);
+                // SAFETY: the block is within the arrays, and the memory is large enough. Same below.
+                block.convert(|i, at, n| unsafe {
+                    for k in 0..N {
+                        x[k].widen(i, n, wide.add(k * size + at));
+                    }
+                    if let Some(y) = y.filter(|_| adds) {
+                        y.widen(i, n, to.add(at));
+                    }
+                });
+                work(block.in_scratch(), from, to);
+                if let Some(y) = y {
+                    // SAFETY: as above.
+                    block.convert(|i, at, n| unsafe { y.narrow(i, n, to.add(at)) });
+                }
+            },
+        );
+    }
+
+    /// The number of lines in a block, at most.
+    fn width(self) -> usize {
         // Lines that are neighbours as wholes are taken together while they are short.
-        let width = if inner == 1 { (TILE / n.max(1)).clamp(1, WIDTH) } else { WIDTH.min(inner) };
+        if self.inner == 1 { (TILE / self.n.max(1)).clamp(1, WIDTH) } else { WIDTH.min(self.inner) }
+    }
+
+    /// The number of elements of a block in scratch memory, at most.
+    fn most_in_block(self) -> usize {
+        self.n * if self.inner == 1 { self.width() } else { self.width().max(2) }
+    }
+
+    /// As [`SoftmaxLines::blocks`], with a state that `make` creates for several blocks.
+    #[inline(always)]
+    fn blocks_with<M, const NARROW: bool>(
+        self,
+        make: impl Fn() -> M + Sync + Copy,
+        work: impl Fn(&mut M, LineBlock) + Sync + Copy,
+    ) {
+        let Self { outer, n, inner } = self;
+        let width = self.width();
         let (rows, length) = if inner == 1 { (1, outer) } else { (outer, inner) };
         let blocks = length.div_ceil(width.max(1));
         let grain = (GRAIN / (n * width).max(1)).max(1);
         threads::ranges(rows * blocks, grain, |range| {
-            vectorised(
+            let mut made = make();
+            vectorised_of::<_, NARROW>(
                 #[inline(always)]
                 move || {
                     for i in range {
@@ -75,7 +150,7 @@ impl SoftmaxLines {
                         };
                         // The last bound is there for the compiler.
                         let width = width.min(length - column).min(WIDTH);
-                        work(LineBlock { line, width, first, n, step: inner });
+                        work(&mut made, LineBlock { line, width, first, n, step: inner });
                     }
                 },
             );
@@ -103,6 +178,22 @@ impl SoftmaxLines {
 }
 
 impl LineBlock {
+    /// The same lines in scratch memory, without the elements of other lines.
+    fn in_scratch(self) -> Self {
+        // Lines that are not neighbours as wholes stay so: that decides the order of sums.
+        Self { first: 0, step: if self.step == 1 { 1 } else { self.width.max(2) }, ..self }
+    }
+
+    /// Calls `f(element, element in scratch memory, n)` for runs of `n` elements.
+    fn convert(self, mut f: impl FnMut(usize, usize, usize)) {
+        if self.step == 1 || self.step == self.width {
+            return f(self.first, 0, self.width * self.n);
+        }
+        for k in 0..self.n {
+            f(self.first + k * self.step, k * self.width.max(2), self.width);
+        }
+    }
+
     /// Calls `f` with the number of each line in the block.
     #[inline(always)]
     pub fn lines(self, mut f: impl FnMut(usize)) {

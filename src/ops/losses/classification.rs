@@ -2,7 +2,7 @@
 
 use crate::array::Shape;
 use crate::kernels::scratch::{SavedMemory, Zeros};
-use crate::kernels::{Float, Number, softmax as kernels};
+use crate::kernels::{Float, Number, Stored, softmax as kernels};
 use crate::ops::losses::loss::TINY;
 use crate::ops::reductions::softmax::{Normalised, Softmax, along};
 use crate::ops::{
@@ -129,14 +129,18 @@ impl Compute for SoftmaxCrossEntropy {
         labels("softmax_cross_entropy", x.get(0), x.get(1), self.axis)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let (_, lines) = along("softmax_cross_entropy", run.x_shape(0), self.axis)?;
         let (x, target, y) = (run.x(0), run.index(1), run.y(0));
-        let logs = run.state::<LogSums<T>>();
+        let logs = run.state::<LogSums<E::Wide>>();
         kernels::log_sums(lines, x, logs);
         for (line, y) in y.iter_mut().enumerate() {
             let class = class("softmax_cross_entropy", target[line], lines.n)?;
-            *y = class.map_or(T::ZERO, |c| logs[line].1 - (x[lines.at(line, c)] - logs[line].0));
+            let loss = |c: usize| logs[line].1 - (x[lines.at(line, c)].wide() - logs[line].0);
+            *y = class.map_or(E::ZERO, |c| E::narrowed(loss(c)));
         }
         Ok(())
     }

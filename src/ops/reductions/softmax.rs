@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::array::Shape;
-use crate::kernels::{Float, Number, softmax as kernels, softmax::SoftmaxLines};
+use crate::kernels::{Number, Stored, softmax as kernels, softmax::SoftmaxLines};
 use crate::ops::{
     Backward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Spec, Sym, Symbols, Value, like, op,
 };
@@ -22,7 +22,7 @@ pub(crate) trait Normalising: Declared {
     fn axis(&self) -> Option<i64>;
 
     /// Writes the normalized elements of `x` to `y`.
-    fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]);
+    fn f<E: Stored>(lines: SoftmaxLines, x: &[E], y: &mut [E]);
 
     /// The summand of the sum along a line. It must be `#[inline(always)]`.
     fn summand<N: Number>(y: N, gy: N) -> N;
@@ -60,7 +60,7 @@ impl Normalising for Softmax {
         self.axis
     }
 
-    fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
+    fn f<E: Stored>(lines: SoftmaxLines, x: &[E], y: &mut [E]) {
         kernels::softmax(lines, x, y);
     }
 
@@ -104,7 +104,7 @@ impl Normalising for LogSoftmax {
         self.axis
     }
 
-    fn f<T: Float>(lines: SoftmaxLines, x: &[T], y: &mut [T]) {
+    fn f<E: Stored>(lines: SoftmaxLines, x: &[E], y: &mut [E]) {
         kernels::log_softmax(lines, x, y);
     }
 
@@ -139,13 +139,20 @@ impl<C: Normalising> Compute for Normalised<C> {
         like(x)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let (_, lines) = along(C::SPEC.name, run.x_shape(0), self.0.axis())?;
         C::f(lines, run.x(0), run.y(0));
         Ok(())
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
         let (_, lines) = along(C::SPEC.name, run.y_shape(0), self.0.axis())?;
         let (y, gy) = (run.y(0), run.gy(0));
         let Some(gx) = run.gx(0) else { return Ok(()) };
