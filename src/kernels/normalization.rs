@@ -8,6 +8,8 @@
 //!
 //! Statistics beyond the range of the elements, such as the variance of 1e30 in float32, are computed again in
 //! float64. So are the elements that they normalize, and their gradients.
+//!
+//! Elements of 16 bits are widened and rounded in registers along rows, and otherwise in scratch memory.
 
 mod columns;
 mod in_place;
@@ -16,11 +18,13 @@ mod rows;
 mod tail;
 mod wide;
 
-use super::Float;
 use super::broadcast::BroadcastLayout;
 use super::epilogue::{Activation, Tail};
 use super::scratch::{List, SavedMemory, Zeros};
+use super::sixteen_bits::{StoredElements, in_numbers, is_narrow, wide_numbers};
 use super::threads::Shared;
+use super::{Float, Movable, Number, Stored};
+use crate::array::Element;
 pub use in_place::InPlace;
 use parking_lot::Mutex;
 pub use tail::NormalizeAdd;
@@ -128,15 +132,28 @@ pub struct Moments {
     wide: Vec<WideStatistic>,
 }
 
+/// Elements that are numbers. Elements of 16 bits are processed elsewhere.
+fn numbers_of<E: Stored>(x: &[E]) -> &[E::Wide] {
+    // SAFETY: all elements are borrowed as numbers of their type.
+    unsafe { std::slice::from_raw_parts(StoredElements::<_, false>::of(x).numbers(), x.len()) }
+}
+
 /// The moments of a part of `x` with separate statistics.
-fn moments<T: Float>(layout: &NormLayout, part: &BroadcastLayout, x: &[T], eps: f64) -> Moments {
+fn moments<E: Stored>(layout: &NormLayout, part: &BroadcastLayout, x: &[E], eps: f64) -> Moments {
     let count = layout.count() as f64;
     let (mut mean, mut variance) = if layout.in_rows() {
-        T::in_registers(rows::FindMoments { part, x, count })
+        E::with_registers(rows::FindMoments { part, x, count })
     } else {
-        columns::moments(part, x, count)
+        columns::moments(part, numbers_of(x), count)
     };
-    let wide = wide::find(part, x, (count, eps), &mut mean, &mut variance);
+    let (mean_at, variance_at, by) = (&mut *mean, &mut *variance, (count, eps));
+    // SAFETY: `x` has this layout.
+    let wide = unsafe {
+        match is_narrow::<E>() {
+            true => wide::find::<_, true>(part, StoredElements::of(x), by, mean_at, variance_at),
+            false => wide::find::<_, false>(part, StoredElements::of(x), by, mean_at, variance_at),
+        }
+    };
     Moments { mean, variance, wide }
 }
 
@@ -166,44 +183,45 @@ struct StatisticsView<'a, T> {
 }
 
 /// The output of a normalization, and its operands.
-struct Target<'a, T> {
+struct Target<'a, E: Stored> {
     /// How statistics and parameters broadcast over the elements.
     layout: &'a NormLayout,
     /// The input.
-    x: &'a [T],
+    x: &'a [E],
     /// The factor of each parameter.
-    gamma: List<T>,
+    gamma: List<E::Wide>,
     /// The number added for each parameter.
-    beta: List<T>,
+    beta: List<E::Wide>,
     /// The output.
-    y: Shared<T>,
-    /// Functions applied to parts that are complete.
+    y: Shared<E>,
+    /// Functions applied to parts that are complete. None for elements of 16 bits.
     tail: Tail<'a>,
 }
 
-impl<'a, T: Float> Target<'a, T> {
+impl<'a, E: Stored> Target<'a, E> {
     /// Asserts that `x` and `y` have the size of the layout. Without `gamma` or `beta`, all factors are 1 and all
     /// shifts 0.
     fn new(
         layout: &'a NormLayout,
-        x: &'a [T],
-        gamma: Option<&[T]>,
-        beta: Option<&[T]>,
-        y: &mut [T],
+        x: &'a [E],
+        gamma: Option<&[E::Wide]>,
+        beta: Option<&[E::Wide]>,
+        y: &mut [E],
         tail: Tail<'a>,
     ) -> Self {
         assert!(x.len() == layout.broadcast.size() && y.len() == x.len());
-        let (gamma, beta) = (or_all(layout, gamma, T::ONE), or_all(layout, beta, T::ZERO));
+        assert!(tail.rows.is_none() || !is_narrow::<E>());
+        let (gamma, beta) = (or_all(layout, gamma, E::Wide::ONE), or_all(layout, beta, E::Wide::ZERO));
         Self { layout, x, gamma, beta, y: Shared::new(y.as_mut_ptr()), tail }
     }
 
     /// Normalizes a part by statistics from number `first` on.
-    fn write(&self, part: &BroadcastLayout, stats: StatisticsView<'_, T>, first: usize) {
+    fn write(&self, part: &BroadcastLayout, stats: StatisticsView<'_, E::Wide>, first: usize) {
         if self.layout.in_rows() {
-            T::in_registers(rows::Write { target: self, part, stats, first });
-        } else {
-            columns::write(self, part, stats, first);
+            return E::with_registers(rows::Write { target: self, part, stats, first });
         }
+        let (x, y, gamma, beta) = (numbers_of(self.x), self.y.get().cast(), &*self.gamma, &*self.beta);
+        columns::write(part, stats, first, x, (gamma, beta, self.tail.activation), Shared::new(y));
     }
 }
 
@@ -219,15 +237,18 @@ fn or_all<T: Float>(layout: &NormLayout, given: Option<&[T]>, v: T) -> List<T> {
 
 /// Computes `y = tail((x - mean) / sqrt(variance + eps) * gamma + beta)` with the means and variances of `x`, which
 /// are returned.
-pub fn normalize<T: Float>(
+pub fn normalize<E: Stored>(
     layout: &NormLayout,
     eps: f64,
-    x: &[T],
-    gamma: Option<&[T]>,
-    beta: Option<&[T]>,
-    y: &mut [T],
+    x: &[E],
+    gamma: Option<&[E::Wide]>,
+    beta: Option<&[E::Wide]>,
+    y: &mut [E],
     tail: Tail<'_>,
 ) -> Moments {
+    if !layout.in_rows() && is_narrow::<E>() {
+        return in_numbers(x, y, |x, y| normalize(layout, eps, x, gamma, beta, y, tail));
+    }
     let (mut mean, mut variance) = (Zeros::<f64>::new(layout.n_stats), Zeros::<f64>::new(layout.n_stats));
     let (to_mean, to_variance) = (Shared::new(mean.as_mut_ptr()), Shared::new(variance.as_mut_ptr()));
     let target = Target::new(layout, x, gamma, beta, y, tail);
@@ -252,44 +273,50 @@ pub fn normalize<T: Float>(
 }
 
 /// Computes the same `y` as [`normalize`], with given means and variances.
-pub fn normalize_by<T: Float>(
+pub fn normalize_by<E: Stored>(
     layout: &NormLayout,
-    stats: &Stats<T>,
-    x: &[T],
-    gamma: Option<&[T]>,
-    beta: Option<&[T]>,
-    y: &mut [T],
+    stats: &Stats<E::Wide>,
+    x: &[E],
+    gamma: Option<&[E::Wide]>,
+    beta: Option<&[E::Wide]>,
+    y: &mut [E],
     tail: Tail<'_>,
 ) {
     assert_eq!(stats.len(), layout.n_stats);
+    if !layout.in_rows() && is_narrow::<E>() {
+        return in_numbers(x, y, |x, y| normalize_by(layout, stats, x, gamma, beta, y, tail));
+    }
     let target = Target::new(layout, x, gamma, beta, y, tail);
     layout.broadcast.slabs(&|part| target.write(part, stats.view(), 0));
     finish_columns(layout, y, tail);
 }
 
 /// Applies the tail to a result that was not written row by row.
-fn finish_columns<T: Float>(layout: &NormLayout, y: &mut [T], tail: Tail<'_>) {
+fn finish_columns<E: Stored>(layout: &NormLayout, y: &mut [E], tail: Tail<'_>) {
     if !layout.in_rows() {
+        let numbers = StoredElements::<_, false>::of_mut(y).numbers();
+        // SAFETY: all elements are borrowed as numbers of their type.
+        let y = unsafe { std::slice::from_raw_parts_mut(numbers, y.len()) };
         Tail { activation: Activation::Identity, ..tail }.finish_all(y);
     }
 }
 
 /// The operands of the gradients of a normalization.
-pub struct Gradients<'a, T> {
+pub struct Gradients<'a, E: Stored> {
     /// How statistics and parameters broadcast over the elements.
     layout: &'a NormLayout,
     /// The means and factors of the forward run.
-    stats: &'a Stats<T>,
+    stats: &'a Stats<E::Wide>,
     /// The input.
-    x: &'a [T],
+    x: &'a [E],
     /// The factor of each parameter.
-    gamma: List<T>,
+    gamma: List<E::Wide>,
     /// The gradient of the output.
-    gy: &'a [T],
+    gy: &'a [E],
     /// True if the statistics were given, and not computed from `x`.
     given: bool,
     /// The gradients of mean and variance, if these are outputs.
-    outer: Option<(&'a [T], &'a [T])>,
+    outer: Option<(&'a [E::Wide], &'a [E::Wide])>,
 }
 
 /// The requested gradients.
@@ -316,19 +343,19 @@ struct GradientPlan<T> {
     sums: bool,
 }
 
-impl<'a, T: Float> Gradients<'a, T> {
+impl<'a, E: Stored> Gradients<'a, E> {
     /// The gradients of [`normalize`] with these statistics of `x` and `gamma`, or of [`normalize_by`] if the
     /// statistics were `given`. `gy` is the gradient of `y`, and `outer` are the gradients of mean and variance, if
     /// these are outputs. Elements of `x` or `gamma` that no requested formula reads may have any value.
     pub fn new(
         layout: &'a NormLayout,
-        (stats, given): (&'a Stats<T>, bool),
-        x: &'a [T],
-        gamma: Option<&[T]>,
-        gy: &'a [T],
-        outer: Option<(&'a [T], &'a [T])>,
+        (stats, given): (&'a Stats<E::Wide>, bool),
+        x: &'a [E],
+        gamma: Option<&[E::Wide]>,
+        gy: &'a [E],
+        outer: Option<(&'a [E::Wide], &'a [E::Wide])>,
     ) -> Self {
-        let gamma = or_all(layout, gamma, T::ONE);
+        let gamma = or_all(layout, gamma, E::Wide::ONE);
         assert!(x.len() == layout.broadcast.size() && gy.len() == x.len() && stats.len() == layout.n_stats);
         assert!(
             outer.is_none_or(|(mean, variance)| mean.len() == stats.len() && variance.len() == stats.len())
@@ -336,8 +363,12 @@ impl<'a, T: Float> Gradients<'a, T> {
         Self { layout, stats, x, gamma, gy, given, outer }
     }
 
-    /// Computes the requested gradients.
-    pub fn find(&self, wanted: Wanted<'_, T>) -> SmallGradients<T> {
+    /// Computes the requested gradients. Gradients of elements of 16 bits must not be added to.
+    pub fn find(&self, wanted: Wanted<'_, E>) -> SmallGradients<E::Wide> {
+        let is_wide = !self.given && !self.stats.wide.is_empty();
+        if is_narrow::<E>() && (is_wide || !self.layout.in_rows()) {
+            return self.find_in_numbers(wanted);
+        }
         let plan = GradientPlan {
             params: wanted.params,
             sums: wanted.stats || (wanted.x.is_some() && !self.given),
@@ -348,30 +379,58 @@ impl<'a, T: Float> Gradients<'a, T> {
         };
         // The sums of gy and of gy (x - mean) / sqrt(variance + eps), for each parameter, and with gamma for each
         // statistic.
-        let [params, sums] = if !self.given && !self.stats.wide.is_empty() {
-            wide::gradients(self, plan, &self.stats.wide)
-        } else if self.layout.in_rows() {
+        let [params, sums] = if !is_wide && self.layout.in_rows() {
             row_gradients::gradients(self, plan)
         } else {
-            columns::gradients(self, plan)
+            let (numbers, plan) = self.numbers(plan);
+            match is_wide {
+                true => wide::gradients(&numbers, plan, &self.stats.wide),
+                false => columns::gradients(&numbers, plan),
+            }
         };
+        let of = E::Wide::of;
         let scale = &*self.stats.scale;
-        let of_mean = sums[0].iter().zip(scale).map(|(sum, scale)| -T::of(*sum) * *scale).collect();
-        let half = T::all(-0.5);
+        let of_mean = sums[0].iter().zip(scale).map(|(sum, scale)| -of(*sum) * *scale).collect();
+        let half = E::Wide::all(-0.5);
         let of_variance =
-            sums[1].iter().zip(scale).map(|(sum, scale)| half * T::of(*sum) * *scale * *scale).collect();
-        [params.map(|sums| sums.iter().map(|sum| T::of(*sum)).collect()), [of_mean, of_variance]]
+            sums[1].iter().zip(scale).map(|(sum, scale)| half * of(*sum) * *scale * *scale).collect();
+        [params.map(|sums| sums.iter().map(|sum| of(*sum)).collect()), [of_mean, of_variance]]
+    }
+
+    /// As [`Gradients::find`], with arrays widened in scratch memory.
+    #[inline(never)]
+    fn find_in_numbers(&self, wanted: Wanted<'_, E>) -> SmallGradients<E::Wide> {
+        let Self { layout, stats, x, ref gamma, gy, given, outer } = *self;
+        let Wanted { x: gx, params, stats: by_stats } = wanted;
+        let with = |x: &[E::Wide], gy: &[E::Wide], gx: Option<&mut [E::Wide]>| {
+            let gradients = Gradients::new(layout, (stats, given), x, Some(gamma), gy, outer);
+            gradients.find(Wanted { x: gx.map(|gx| (gx, false)), params, stats: by_stats })
+        };
+        wide_numbers(gy, |gy| match gx {
+            Some((gx, _)) => in_numbers(x, gx, |x, gx| with(x, gy, Some(gx))),
+            None => wide_numbers(x, |x| with(x, gy, None)),
+        })
+    }
+
+    /// The same gradients, of elements that are numbers. Elements of 16 bits do not come here.
+    fn numbers(&self, plan: GradientPlan<E>) -> (Gradients<'_, E::Wide>, GradientPlan<E::Wide>) {
+        let (x, gy) = (numbers_of(self.x), numbers_of(self.gy));
+        let Self { layout, stats, ref gamma, given, outer, .. } = *self;
+        let GradientPlan { gx, params, sums } = plan;
+        let gx = gx.map(|(gx, accumulate)| (Shared::new(gx.get().cast()), accumulate));
+        let gamma = gamma.iter().copied().collect();
+        (Gradients { layout, stats, x, gamma, gy, given, outer }, GradientPlan { gx, params, sums })
     }
 
     /// The contribution of statistic `s` to the gradient of its elements: a constant, and a factor of the distance
     /// from the mean. `sums` are over its elements.
-    fn pulls(&self, s: usize, sums: [f64; 2]) -> [T; 2] {
-        let count = self.layout.count() as f64;
-        let [even, far] = sums.map(|sum| T::of(sum / count));
+    fn pulls(&self, s: usize, sums: [f64; 2]) -> [E::Wide; 2] {
+        let (count, of) = (self.layout.count() as f64, E::Wide::of);
+        let [even, far] = sums.map(|sum| of(sum / count));
         let Some((by_mean, by_variance)) = self.outer else { return [even, far] };
         // The gradients of mean and variance are not multiplied by the scale of the element later, so it is divided
         // off here.
-        let (one, two, scale) = (T::of(1.0 / count), T::of(2.0 / count), self.stats.scale[s]);
+        let (one, two, scale) = (of(1.0 / count), of(2.0 / count), self.stats.scale[s]);
         [even - one * by_mean[s] / scale, far - two * by_variance[s] / (scale * scale)]
     }
 }

@@ -1,9 +1,11 @@
 //! Normalization if neighbours have different statistics: sums over columns, in float64.
 
-use super::{GradientPlan, Gradients, StatisticsView, Target};
+use super::{GradientPlan, Gradients, StatisticsView};
 use crate::kernels::Float;
 use crate::kernels::broadcast::BroadcastLayout;
+use crate::kernels::epilogue::Activation;
 use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::threads::Shared;
 
 /// `x` without the mean.
 #[inline(always)]
@@ -67,17 +69,17 @@ pub(super) fn moments<T: Float>(part: &BroadcastLayout, x: &[T], count: f64) -> 
 
 /// Normalizes a part by statistics from number `first` on.
 pub(super) fn write<T: Float>(
-    target: &Target<'_, T>,
     part: &BroadcastLayout,
     stats: StatisticsView<'_, T>,
     first: usize,
+    x: &[T],
+    (gamma, beta, activation): (&[T], &[T], Activation),
+    y: Shared<T>,
 ) {
-    let x = target.x;
-    let (gamma, beta, activation) = (&target.gamma[..], &target.beta[..], target.tail.activation);
     // SAFETY: the lengths match the layout; each element is written once.
     unsafe {
         part.write(
-            target.y,
+            y,
             false,
             #[inline(always)]
             move |s, p, i| {

@@ -2,18 +2,19 @@
 
 use super::rows::Unit;
 use super::{GradientPlan, Gradients};
-use crate::kernels::Float;
+use crate::array::Element;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
 use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::Shared;
+use crate::kernels::{Movable, Stored};
 
 /// The number of rows that are processed together, so that their column sums stay in registers.
 const TOGETHER: usize = 8;
 
 /// Writes the gradient by `x`. Returns the sums for the gradients of parameters and of statistics.
-pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -> [[Zeros<f64>; 2]; 2] {
+pub(super) fn gradients<E: Stored>(g: &Gradients<'_, E>, plan: GradientPlan<E>) -> [[Zeros<f64>; 2]; 2] {
     let broadcast = &g.layout.broadcast;
     let (by_params, same) = (broadcast.last_varies().1, broadcast.is_same());
     let mut of_stats = [(); 2].map(|()| Zeros::new(g.layout.n_stats));
@@ -26,7 +27,7 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
     let columns = broadcast.slabs_with_sums(
         if by_params && plan.params { g.layout.n_params } else { 0 },
         &|part, columns| {
-            T::in_registers(RowPart {
+            E::with_registers(RowPart {
                 g,
                 plan,
                 part,
@@ -52,11 +53,11 @@ pub(super) fn gradients<T: Float>(g: &Gradients<'_, T>, plan: GradientPlan<T>) -
 }
 
 /// A part of the gradients, and the destinations of its sums: of `gy`, and of `gy` times the normalized element.
-struct RowPart<'a, T> {
+struct RowPart<'a, E: Stored> {
     /// The operands.
-    g: &'a Gradients<'a, T>,
+    g: &'a Gradients<'a, E>,
     /// The requested gradients.
-    plan: GradientPlan<T>,
+    plan: GradientPlan<E>,
     /// The part of the array.
     part: &'a BroadcastLayout,
     /// The sums of each statistic, of `gy gamma`.
@@ -69,11 +70,11 @@ struct RowPart<'a, T> {
     columns: [*mut f64; 2],
 }
 
-impl<T: Float> Work<T> for RowPart<'_, T> {
+impl<E: Stored> Work<E::Wide> for RowPart<'_, E> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) {
+    unsafe fn run<V: Vector<T = E::Wide>>(self) {
         let by_params = self.part.last_varies().1;
         // SAFETY: guaranteed by the caller.
         unsafe {
@@ -88,17 +89,17 @@ impl<T: Float> Work<T> for RowPart<'_, T> {
     }
 }
 
-impl<T: Float> RowPart<'_, T> {
+impl<E: Stored> RowPart<'_, E> {
     /// The addresses of a row in `x` and in `gy`.
     #[inline(always)]
-    unsafe fn row(&self, i: usize) -> (*const T, *const T) {
+    unsafe fn row(&self, i: usize) -> (*const E, *const E) {
         // SAFETY: the part lies within both. So below.
         unsafe { (self.g.x.as_ptr().add(i), self.g.gy.as_ptr().add(i)) }
     }
 
     /// Sums of rows whose elements have different parameters.
     #[inline(always)]
-    unsafe fn sums_by_column<V: Vector<T = T>>(&self) {
+    unsafe fn sums_by_column<V: Vector<T = E::Wide>>(&self) {
         let (n, stats) = (self.part.width(), self.g.stats.view());
         self.part.walk(
             0..self.part.rows(),
@@ -124,7 +125,7 @@ impl<T: Float> RowPart<'_, T> {
 
     /// Sums of rows whose elements have the same parameters.
     #[inline(always)]
-    unsafe fn sums_by_row<V: Vector<T = T>>(&self) {
+    unsafe fn sums_by_row<V: Vector<T = E::Wide>>(&self) {
         let (n, stats) = (self.part.width(), self.g.stats.view());
         self.part.walk(
             0..self.part.rows(),
@@ -170,14 +171,14 @@ impl<T: Float> RowPart<'_, T> {
 
     /// [`Gradients::pulls`] of statistic `s`.
     #[inline(always)]
-    unsafe fn pulls(&self, s: usize) -> [T; 2] {
+    unsafe fn pulls(&self, s: usize) -> [E::Wide; 2] {
         // SAFETY: as above.
         self.g.pulls(s, self.stats.map(|sums| unsafe { *sums.add(s) }))
     }
 
     /// Writes the gradients of rows whose elements have the same parameters.
     #[inline(always)]
-    unsafe fn write_by_row<V: Vector<T = T>>(&self) {
+    unsafe fn write_by_row<V: Vector<T = E::Wide>>(&self) {
         let Some((gx, accumulate)) = self.plan.gx else { return };
         let (n, first, stats) = (self.part.width(), self.part.first_a(), self.g.stats.view());
         // SAFETY: as above.
@@ -214,14 +215,14 @@ impl<T: Float> RowPart<'_, T> {
     /// Writes the gradients of rows whose elements have different parameters, and sums the gradients of the
     /// parameters.
     #[inline(always)]
-    unsafe fn write_by_column<V: Vector<T = T>>(&self) {
+    unsafe fn write_by_column<V: Vector<T = E::Wide>>(&self) {
         if self.plan.gx.is_none() && !self.plan.params {
             return;
         }
         let (n, plan_x) = (self.part.width(), self.plan.gx.is_some());
         let mut together = Together { rows: [GradientRow::default(); TOGETHER], n: 0, p: 0 };
         // Within a part, which has few rows, columns are summed in the precision of the elements.
-        let mut buffer = Zeros::<T>::new(if self.plan.params { 2 * n } else { 0 });
+        let mut buffer = Zeros::<E::Wide>::new(if self.plan.params { 2 * n } else { 0 });
         self.part.walk(
             0..self.part.rows(),
             #[inline(always)]
@@ -235,7 +236,7 @@ impl<T: Float> RowPart<'_, T> {
                     (together.n, together.p) = (0, p);
                 }
                 let ((mean, rest), scale) = (self.g.stats.mean[s], self.g.stats.scale[s]);
-                let [even, far] = if plan_x { self.pulls(s) } else { [T::ZERO; 2] };
+                let [even, far] = if plan_x { self.pulls(s) } else { [E::Wide::ZERO; 2] };
                 together.rows[together.n] = GradientRow { i, mean, rest, scale, even, far };
                 together.n += 1;
             },
@@ -249,7 +250,11 @@ impl<T: Float> RowPart<'_, T> {
 
     /// Writes the gradients of some rows, and adds to the sums of each column.
     #[inline(always)]
-    unsafe fn write_together<V: Vector<T = T>>(&self, together: &Together<T>, buffer: &mut [T]) {
+    unsafe fn write_together<V: Vector<T = E::Wide>>(
+        &self,
+        together: &Together<E::Wide>,
+        buffer: &mut [E::Wide],
+    ) {
         let (n, rows) = (self.part.width(), &together.rows[..together.n]);
         // SAFETY: as above, and the buffer has two sums for each column.
         unsafe {
@@ -290,13 +295,13 @@ impl<T: Float> RowPart<'_, T> {
 
     /// Adds the sums of columns to the sums of parameters from `p` on, and resets them.
     #[inline(always)]
-    unsafe fn add_columns(&self, p: usize, buffer: &mut [T]) {
+    unsafe fn add_columns(&self, p: usize, buffer: &mut [E::Wide]) {
         if self.plan.params {
             for (to, sums) in self.columns.iter().zip(buffer.chunks_exact_mut(self.part.width().max(1))) {
                 for (c, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: as above.
                     unsafe { *to.add(p + c) += sum.real() };
-                    *sum = T::ZERO;
+                    *sum = E::Wide::ZERO;
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Normalization if neighbours along the last axis have the same statistics: row by row, in registers.
 
 use super::{StatisticsView, Target};
-use crate::kernels::Float;
+use crate::array::Element;
+use crate::kernels::Stored;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::epilogue::Tail;
 use crate::kernels::scratch::{List, Zeros};
@@ -9,20 +10,20 @@ use crate::kernels::simd::row::{each, sums};
 use crate::kernels::simd::{Vector, Work};
 
 /// Computes the means and variances (of the elements, not an estimate) of a part of `x` with separate statistics.
-pub(super) struct FindMoments<'a, T> {
+pub(super) struct FindMoments<'a, E> {
     /// The part of the array.
     pub part: &'a BroadcastLayout,
     /// The elements.
-    pub x: &'a [T],
+    pub x: &'a [E],
     /// The number of elements of a statistic.
     pub count: f64,
 }
 
-impl<T: Float> Work<T> for FindMoments<'_, T> {
+impl<E: Stored> Work<E::Wide> for FindMoments<'_, E> {
     type Output = (Zeros<f64>, Zeros<f64>);
 
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) -> (Zeros<f64>, Zeros<f64>) {
+    unsafe fn run<V: Vector<T = E::Wide>>(self) -> (Zeros<f64>, Zeros<f64>) {
         let Self { part, x, count } = self;
         let (n, rows, first, x) = (part.width(), part.rows(), part.first_a(), x.as_ptr());
         let (mut mean, mut variance) = (Zeros::new(part.span()), Zeros::new(part.span()));
@@ -40,7 +41,7 @@ impl<T: Float> Work<T> for FindMoments<'_, T> {
             },
         );
         // The first mean, and the mean of the differences from it.
-        let near: List<T> = mean.iter().map(|sum| T::of(sum / count)).collect();
+        let near: List<_> = mean.iter().map(|sum| E::Wide::of(sum / count)).collect();
         mean.fill(0.0);
         part.walk(
             0..rows,
@@ -100,22 +101,22 @@ impl<V: Vector> Unit<V> {
 }
 
 /// Normalizes a part by statistics from number `first` on.
-pub(super) struct Write<'a, T> {
+pub(super) struct Write<'a, E: Stored> {
     /// The operands and the output.
-    pub target: &'a Target<'a, T>,
+    pub target: &'a Target<'a, E>,
     /// The part of the array.
     pub part: &'a BroadcastLayout,
     /// The means and factors of the statistics.
-    pub stats: StatisticsView<'a, T>,
+    pub stats: StatisticsView<'a, E::Wide>,
     /// The number of the first statistic.
     pub first: usize,
 }
 
-impl<T: Float> Work<T> for Write<'_, T> {
+impl<E: Stored> Work<E::Wide> for Write<'_, E> {
     type Output = ();
 
     #[inline(always)]
-    unsafe fn run<V: Vector<T = T>>(self) {
+    unsafe fn run<V: Vector<T = E::Wide>>(self) {
         let Self { target, part, stats, first } = self;
         let (x, y) = (target.x.as_ptr(), target.y.get());
         let (n, by_params) = (part.width(), part.last_varies().1);

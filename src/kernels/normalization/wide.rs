@@ -2,9 +2,11 @@
 //! underflow or lose digits.
 
 use super::{GradientPlan, Gradients, NormLayout, StatisticsView, Target};
-use crate::kernels::Float;
+use crate::array::Element;
 use crate::kernels::broadcast::BroadcastLayout;
 use crate::kernels::scratch::{List, Zeros};
+use crate::kernels::sixteen_bits::StoredElements;
+use crate::kernels::{Float, Stored};
 
 /// The factor for float64 numbers whose squares overflow: scales them well into the range of float64.
 const DOWN: f64 = f64::from_bits((1023 - 540) << 52);
@@ -60,10 +62,13 @@ fn fits<T: Float>(variance: f64, eps: f64) -> bool {
 
 /// Finds the statistics of a part of `x` that `T` cannot represent, and replaces them by the exact means and
 /// variances.
+///
+/// # Safety
+/// `x` must have the layout.
 #[inline]
-pub(super) fn find<T: Float>(
+pub(super) unsafe fn find<T: Float, const NARROW: bool>(
     part: &BroadcastLayout,
-    x: &[T],
+    x: StoredElements<T, NARROW>,
     (count, eps): (f64, f64),
     mean: &mut [f64],
     variance: &mut [f64],
@@ -71,14 +76,24 @@ pub(super) fn find<T: Float>(
     if count == 0.0 || variance.iter().all(|variance| fits::<T>(*variance, eps)) {
         return Vec::new();
     }
-    compute(part, x, (count, eps), mean, variance)
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        compute::<T>(
+            part,
+            #[inline(always)]
+            move |i| x.real(i),
+            (count, eps),
+            mean,
+            variance,
+        )
+    }
 }
 
 /// Computes the statistics in float64, of scaled elements if necessary, where those in `T` do not fit.
 #[cold]
 fn compute<T: Float>(
     part: &BroadcastLayout,
-    x: &[T],
+    x: impl Fn(usize) -> f64 + Sync + Copy,
     (count, eps): (f64, f64),
     mean: &mut [f64],
     variance: &mut [f64],
@@ -98,12 +113,12 @@ fn compute<T: Float>(
     let factors: List<f64> =
         mean.iter().zip(&*variance).map(|(mean, variance)| factor(*mean, *variance)).collect();
     let (factors, first) = (&factors[..], part.first_a());
-    // SAFETY: `x` has this layout, and the statistic is one of the part. So below.
+    // SAFETY: the statistic is one of the part. So below.
     let [mut means] = part.sums(
         #[inline(always)]
         move |s, _, i| unsafe {
             let factor = *factors.get_unchecked(s - first);
-            [if factor == 0.0 { 0.0 } else { x.get_unchecked(i).real() * factor }]
+            [if factor == 0.0 { 0.0 } else { x(i) * factor }]
         },
     );
     means.iter_mut().for_each(|mean| *mean /= count);
@@ -113,7 +128,7 @@ fn compute<T: Float>(
         // SAFETY: as above.
         move |s, _, i| unsafe {
             let (factor, mean) = (*factors.get_unchecked(s - first), *means.get_unchecked(s - first));
-            let d = if factor == 0.0 { 0.0 } else { x.get_unchecked(i).real() * factor - mean };
+            let d = if factor == 0.0 { 0.0 } else { x(i) * factor - mean };
             [d * d]
         },
     );
@@ -129,7 +144,7 @@ fn compute<T: Float>(
 
 /// Normalizes the elements of a part whose statistics are wide.
 #[cold]
-pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &BroadcastLayout, wide: &[WideStatistic]) {
+pub(super) fn write<E: Stored>(target: &Target<'_, E>, part: &BroadcastLayout, wide: &[WideStatistic]) {
     let first = part.first_a();
     let mut of: List<Option<WideStatistic>> = List::repeat(None, part.span());
     for wide in wide {
@@ -142,9 +157,9 @@ pub(super) fn write<T: Float>(target: &Target<'_, T>, part: &BroadcastLayout, wi
         for k in 0..n {
             let (s, p) = (if by_s { s + k } else { s }, if by_p { p + k } else { p });
             if let Some(wide) = of[s - first] {
-                let v = T::of(wide.unit(x[i + k])) * gamma[p] + beta[p];
+                let v = E::Wide::of(wide.unit(x[i + k].wide())) * gamma[p] + beta[p];
                 // SAFETY: the part lies within the output, and no other thread has it. So below.
-                unsafe { target.y.get().add(i + k).write(tail.activation.of(v)) };
+                unsafe { target.y.get().add(i + k).write(E::narrowed(tail.activation.of(v))) };
                 is_changed = true;
             }
         }

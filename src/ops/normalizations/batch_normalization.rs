@@ -1,9 +1,9 @@
 //! Normalizations over a batch.
 
-use crate::array::Shape;
-use crate::kernels::Float;
+use crate::array::{Element, Shape};
 use crate::kernels::normalization::InPlace;
 use crate::kernels::scratch::List;
+use crate::kernels::{Float, Stored};
 use crate::ops::normalizations::layer_normalization::{Axes, Form, info, normalizes, reads};
 use crate::ops::{
     Backward, ChunkedForward, Compute, Declared, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value,
@@ -122,11 +122,16 @@ impl Compute for BatchNormalization {
         form.shapes(&Self::SPEC, x)
     }
 
-    fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Result<()> {
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+    // All but `x`.
+    const WIDENED: u64 = 0b11110;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let form = self.form(run.x_shape(0))?;
         if !self.batch_stat {
-            let real = |x: &[T]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
-            form.forward_by(run, &real(run.x(3)), &real(run.x(4)));
+            let real = |x: &[E::Wide]| -> List<f64> { x.iter().map(|v| v.real()).collect() };
+            form.forward_by(run, &real(run.wide(3)), &real(run.wide(4)));
             return Ok(());
         }
         let moments = form.forward(run);
@@ -138,8 +143,8 @@ impl Compute for BatchNormalization {
         let unbiased = count as f64 / (count - 1).max(1) as f64;
         for (i, batch, factor) in [(3, &moments.mean, 1.0), (4, &moments.variance, unbiased)] {
             if run.has(i) {
-                for (r, b) in run.overwrite(i).iter_mut().zip(&**batch) {
-                    *r = T::of(self.decay_rate * r.real() + (1.0 - self.decay_rate) * b * factor);
+                for (r, b) in run.overwrite_wide(i).iter_mut().zip(&**batch) {
+                    *r = E::Wide::of(self.decay_rate * r.real() + (1.0 - self.decay_rate) * b * factor);
                 }
             }
         }
@@ -154,7 +159,11 @@ impl Compute for BatchNormalization {
         self.in_place(run).map(|chunked| chunked as &(dyn ChunkedForward + 'static))
     }
 
-    fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
         self.form(run.x_shape(0))?.backward("batch_normalization", run, !self.batch_stat)
     }
 

@@ -2,11 +2,12 @@
 
 use smallvec::SmallVec;
 
-use crate::array::Shape;
+use crate::array::{Element, Shape};
 use crate::kernels::normalization::{
     Gradients, InPlace, Moments, NormLayout, Stats, Wanted, deviations, normalize, normalize_by,
 };
-use crate::kernels::{Float, Number};
+use crate::kernels::scratch::List;
+use crate::kernels::{Float, Movable, Number, Stored};
 use crate::ops::arrangement::regrid::only_in_gradients;
 use crate::ops::normalizations::batch_normalization::TensorNormalization;
 use crate::ops::reductions::reduction::Mean;
@@ -70,22 +71,23 @@ impl Form {
     }
 
     /// Normalizes by the statistics of the elements, and returns them.
-    pub(crate) fn forward<T: Float>(&self, run: &mut Run<'_, T>) -> Moments {
-        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
+    pub(crate) fn forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Moments {
+        let (beta, gamma) = (run.has(1).then(|| run.wide(1)), run.has(2).then(|| run.wide(2)));
         let moments = normalize(&self.layout(), self.eps, run.x(0), gamma, beta, run.y(0), run.tail());
         if self.output_stat {
-            run.y(1).iter_mut().zip(&*moments.mean).for_each(|(y, v)| *y = T::of(*v));
-            run.y(2).iter_mut().zip(&*moments.variance).for_each(|(y, v)| *y = T::of(*v));
+            let of = |v: &f64| E::narrowed(E::Wide::of(*v));
+            run.y(1).iter_mut().zip(&*moments.mean).for_each(|(y, v)| *y = of(v));
+            run.y(2).iter_mut().zip(&*moments.variance).for_each(|(y, v)| *y = of(v));
         }
-        run.state::<SavedStatistics<T>>().stats.set_moments(&moments, self.eps);
+        run.state::<SavedStatistics<E::Wide>>().stats.set_moments(&moments, self.eps);
         moments
     }
 
     /// Normalizes by given statistics.
-    pub(crate) fn forward_by<T: Float>(&self, run: &mut Run<'_, T>, mean: &[f64], variance: &[f64]) {
+    pub(crate) fn forward_by<E: Stored>(&self, run: &mut Run<'_, E>, mean: &[f64], variance: &[f64]) {
         let (x, y, tail) = (run.x(0), run.y(0), run.tail());
-        let (beta, gamma) = (run.has(1).then(|| run.x(1)), run.has(2).then(|| run.x(2)));
-        let stats = &mut run.state::<SavedStatistics<T>>().stats;
+        let (beta, gamma) = (run.has(1).then(|| run.wide(1)), run.has(2).then(|| run.wide(2)));
+        let stats = &mut run.state::<SavedStatistics<E::Wide>>().stats;
         stats.set(mean, variance, self.eps);
         normalize_by(&self.layout(), stats, x, gamma, beta, y, tail);
     }
@@ -105,34 +107,36 @@ impl Form {
     }
 
     /// Computes the gradients of all inputs. `given` means that the statistics are inputs 3 and 4.
-    pub(crate) fn backward<T: Float>(&self, op: &str, run: &mut Backward<'_, T>, given: bool) -> Result<()> {
+    pub(crate) fn backward<E: Stored>(&self, op: &str, run: &mut Backward<'_, E>, given: bool) -> Result<()> {
         let layout = self.layout();
-        if run.state::<SavedStatistics<T>>().stats.len() != layout.n_stats {
+        if run.state::<SavedStatistics<E::Wide>>().stats.len() != layout.n_stats {
             return Err(Error::Graph(format!("{op}: expected a forward run before backward, got none")));
         }
-        let stats = std::mem::take(&mut run.state::<SavedStatistics<T>>().stats);
+        let stats = std::mem::take(&mut run.state::<SavedStatistics<E::Wide>>().stats);
         // The output is not read in this case and may have been freed. The gradient of the output replaces it as a
         // placeholder.
         let by_stats = given && (run.wants(3) || run.wants(4));
         let reads_gamma = run.wants(0) || by_stats;
         let reads_x = run.wants(2) || run.wants(if given { 4 } else { 0 });
         let gy = run.gy(0);
-        let gamma = (run.has(2) && reads_gamma).then(|| run.x(2));
+        let gamma = (run.has(2) && reads_gamma).then(|| run.wide(2));
         let x = if reads_x { run.x(0) } else { gy };
-        let outer = self.output_stat.then(|| (run.gy(1), run.gy(2)));
+        let wide = |gy: &[E]| -> List<E::Wide> { gy.iter().map(|gy| gy.wide()).collect() };
+        let outer = self.output_stat.then(|| (wide(run.gy(1)), wide(run.gy(2))));
+        let outer = outer.as_ref().map(|(mean, variance)| (&mean[..], &variance[..]));
         let params = run.wants(1) || run.wants(2);
         let gx = run.gx(0).map(|gx| (gx.data, gx.accumulate));
         let gradients = Gradients::new(&layout, (&stats, given), x, gamma, gy, outer);
         let [[beta, gamma], [mean, variance]] = gradients.find(Wanted { x: gx, params, stats: by_stats });
         for (i, mut values) in [(1, beta), (2, gamma), (3, mean), (4, variance)] {
-            if let Some(gx) = run.gx(i) {
+            if let Some(gx) = run.gx_wide(i) {
                 if i > 2 && !given {
-                    values.fill(T::ZERO); // statistics of the elements do not depend on those that were given
+                    values.fill(E::Wide::ZERO); // statistics of the elements do not depend on those that were given
                 }
                 gx.put_all(&values);
             }
         }
-        run.state::<SavedStatistics<T>>().stats = stats;
+        run.state::<SavedStatistics<E::Wide>>().stats = stats;
         Ok(())
     }
 
@@ -290,15 +294,26 @@ macro_rules! normalizes {
                 self.form(x.get(0), x.find(2).or(x.find(1)))?.shapes(&<Self as $crate::ops::Declared>::SPEC, x)
             }
 
-            fn forward<T: $crate::kernels::Float>(&self, run: &mut $crate::ops::Run<'_, T>) -> $crate::Result<()> {
+            const IS_STORED: bool = true;
+            const IS_STORED_HALF: bool = true;
+            const WIDENED: u64 = 0b110;
+
+            fn stored_forward<E: $crate::kernels::Stored>(
+                &self,
+                run: &mut $crate::ops::Run<'_, E>,
+            ) -> $crate::Result<()> {
                 let param = [2, 1].into_iter().find(|i| run.has(*i)).map(|i| run.x_shape(i));
                 self.form(run.x_shape(0), param)?.forward(run);
                 Ok(())
             }
 
-            fn backward<T: $crate::kernels::Float>(
+            fn is_stored_back(&self, _: &$crate::ops::InputShapes<'_>) -> bool {
+                true
+            }
+
+            fn stored_backward<E: $crate::kernels::Stored>(
                 &self,
-                run: &mut $crate::ops::Backward<'_, T>,
+                run: &mut $crate::ops::Backward<'_, E>,
             ) -> $crate::Result<()> {
                 let param = [2, 1].into_iter().find(|i| run.has(*i)).map(|i| run.x_shape(i));
                 let name = <Self as $crate::ops::Declared>::SPEC.name;
