@@ -6,8 +6,8 @@ use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{
-    Activation, Backward, Binary, Compares, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes,
-    Sym, Symbols, Unary, Value, like, one,
+    Activation, Backward, Binary, Compares, Compute, Declared, Entry, Facts, InputShapes, Memory, Reads, Run,
+    Shapes, Sym, Symbols, Unary, Value, like, one,
 };
 use crate::{Error, Result};
 
@@ -74,15 +74,19 @@ const fn compares(truth_values: bool, selects: bool) -> Compares {
 /// Computes a [`Unary`] or [`Binary`] of this name by its loops.
 #[inline(never)]
 fn forward<E: Stored>(run: &Run<'_, E>, loops: Loops, name: &str) {
+    let b = if run.n_inputs() == 1 { run.x_memory(0) } else { run.x_memory(1) };
+    forward_of(run, b, loops, name);
+}
+
+/// Computes a [`Unary`] or [`Binary`] of input 0 and of `b` by its loops.
+pub(crate) fn forward_of<E: Stored>(run: &Run<'_, E>, b: Memory<'_>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
     let of_two;
-    let (b, broadcast) = match run.n_inputs() {
-        1 => (a, None),
-        _ if a.shape.is_same(run.x_shape(1)) => (run.x_memory(1), None),
-        _ => {
-            of_two = BroadcastLayout::new(a.shape, run.x_shape(1));
-            (run.x_memory(1), Some(&of_two))
-        }
+    let broadcast = if a.shape.is_same(b.shape) {
+        None
+    } else {
+        of_two = BroadcastLayout::new(a.shape, b.shape);
+        Some(&of_two)
     };
     let all = Part { x: [a.ptr, b.ptr], y: y.ptr, n: y.shape.size(), ..Part::NOTHING };
     let n = broadcast.map_or_else(|| a.shape.size(), BroadcastLayout::size);

@@ -1,10 +1,11 @@
 //! Piecewise activation functions, such as `relu`.
 
 use crate::array::Shape;
-use crate::kernels::{Float, Number, broadcast::BroadcastLayout, map, reduce, scratch};
-use crate::ops::contract::elementwise::{scaled, sloped};
+use crate::kernels::{Float, Number, Stored, broadcast::BroadcastLayout, map, reduce, scratch};
+use crate::ops::contract::elementwise::{forward_of, is_double, scaled, sloped};
 use crate::ops::{
-    Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
+    Activation, Backward, Binary, Compute, Declared, Entry, InputShapes, Loops, Memory, Reads, Run, Shapes,
+    Sym, Symbols, Unary, like, op,
 };
 use crate::{Error, Result};
 
@@ -142,6 +143,20 @@ impl PReLU {
     }
 }
 
+op! {
+    /// The formula of `prelu`, for arrays of 16 bits.
+    Sloped = sloped(x, w)
+}
+
+impl Binary for Sloped {
+    const IS_DIFFERENTIABLE: bool = false;
+
+    #[inline(always)]
+    fn f<N: Number>(&self, x: N, w: N) -> N {
+        N::select(x.ge(N::all(0.0)), x, w * x)
+    }
+}
+
 impl Compute for PReLU {
     const IN_PLACE: bool = true;
 
@@ -155,6 +170,16 @@ impl Compute for PReLU {
         let broadcast = BroadcastLayout::new(run.x_shape(0), &slopes);
         let f = |x: T, w: T| if x >= T::ZERO { x } else { w * x };
         run.map_pairs(&broadcast, f);
+        Ok(())
+    }
+
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
+        let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
+        let w = Memory { shape: &slopes, ..run.x_memory(1) };
+        forward_of(run, w, Loops::binary(&Sloped {}, is_double::<E>()), Self::SPEC.name);
         Ok(())
     }
 
