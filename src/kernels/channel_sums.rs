@@ -31,6 +31,34 @@ pub fn sum<E: Stored>(x: &[E]) -> E::Wide {
 #[inline(always)]
 fn sum_in_lanes<E: Stored>(x: &[E]) -> E::Wide {
     let mut lanes = [E::Wide::ZERO; LANES];
+    let mut rest = E::Wide::ZERO;
+    if E::IS_WIDENED_TOGETHER {
+        let mut wide = [E::Wide::ZERO; TOGETHER];
+        for some in x.chunks(TOGETHER) {
+            let wide = &mut wide[..some.len()];
+            // SAFETY: there are as many elements as numbers.
+            unsafe { E::widen_all(some.as_ptr(), wide) };
+            rest = rest + add_to_lanes(&mut lanes, wide);
+        }
+    } else {
+        rest = add_to_lanes(&mut lanes, x);
+    }
+    let mut n = LANES / 2;
+    while n > 0 {
+        for l in 0..n {
+            lanes[l] = lanes[l] + lanes[l + n];
+        }
+        n /= 2;
+    }
+    lanes[0] + rest
+}
+
+/// Elements that are widened together, a multiple of the number of lanes.
+const TOGETHER: usize = 4 * LANES;
+
+/// Adds elements to lanes. Returns the sum of the elements that are left over.
+#[inline(always)]
+fn add_to_lanes<E: Stored>(lanes: &mut [E::Wide; LANES], x: &[E]) -> E::Wide {
     let mut chunks = x.chunks_exact(LANES);
     for chunk in &mut chunks {
         for l in 0..LANES {
@@ -41,14 +69,7 @@ fn sum_in_lanes<E: Stored>(x: &[E]) -> E::Wide {
     for x in chunks.remainder() {
         rest = rest + x.wide();
     }
-    let mut n = LANES / 2;
-    while n > 0 {
-        for l in 0..n {
-            lanes[l] = lanes[l] + lanes[l + n];
-        }
-        n /= 2;
-    }
-    lanes[0] + rest
+    rest
 }
 
 /// The mean of a slice, also where its sum is beyond the range of the elements.

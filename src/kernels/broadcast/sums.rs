@@ -5,13 +5,14 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::{BroadcastLayout, PairAxis};
-use crate::array::Element;
+use crate::array::{DType, Element};
 use crate::kernels::index::indices;
 use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised;
+use crate::kernels::sixteen_bits::wide_numbers;
 use crate::kernels::threads::{self, Shared};
-use crate::kernels::{Float, Stored};
+use crate::kernels::{Float, Movable, Stored};
 
 /// The number of parallel sums along a row: more accurate than a single one, and independent of each other.
 const LANES: usize = 16;
@@ -55,6 +56,10 @@ impl BroadcastLayout {
     /// For each element of `a`, the sum of the corresponding elements of `x`, which has the shape of `y`. Also
     /// returns the scale factor by which the sums must be divided: 1 unless a sum would overflow.
     pub fn sums_of<E: Stored>(&self, x: &[E]) -> (Zeros<f64>, f64) {
+        if E::DTYPE == DType::F16 && self.last.a() != 0 {
+            // Numbers of half precision are widened faster in contiguous runs.
+            return wide_numbers(x, |x| self.sums_of(x));
+        }
         let sums = self.plain_sums_of(x);
         if size_of::<E>() < size_of::<f64>() || sums.iter().all(|sum| sum.is_finite()) {
             return (sums, 1.0);
@@ -358,10 +363,34 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // plain loops are vectorized
 pub(in crate::kernels) unsafe fn sum_of<E: Stored>(p: *const E, n: usize) -> f64 {
+    let mut all = Aligned([0.0; LANES]);
+    if !E::IS_WIDENED_TOGETHER {
+        // SAFETY: guaranteed by the caller. Same below.
+        unsafe { add_to_lanes(&mut all.0, p, n) };
+        return join(&mut all.0);
+    }
+    let mut wide = Aligned([E::Wide::ZERO; DEEP * LANES]);
+    for start in (0..n).step_by(DEEP * LANES) {
+        let some = &mut wide.0[..(DEEP * LANES).min(n - start)];
+        // SAFETY: as above.
+        unsafe {
+            E::widen_all(p.add(start), some);
+            add_to_lanes(&mut all.0, some.as_ptr(), some.len());
+        }
+    }
+    join(&mut all.0)
+}
+
+/// Adds `n` numbers from `p` on to lanes.
+///
+/// # Safety
+/// They must be readable.
+#[inline(always)]
+#[allow(clippy::needless_range_loop)] // plain loops are vectorized
+unsafe fn add_to_lanes<E: Stored>(lanes: &mut [f64; LANES], p: *const E, n: usize) {
     // SAFETY: guaranteed by the caller.
     let at = |i: usize| [unsafe { p.add(i).read() }.wide().real()];
-    let mut all = Aligned([0.0; LANES]);
-    let (lanes, mut i) = (&mut all.0, 0);
+    let mut i = 0;
     // Lanes are in memory, and are updated as rarely as possible.
     while n - i >= DEEP * LANES {
         for l in 0..LANES {
@@ -382,7 +411,6 @@ pub(in crate::kernels) unsafe fn sum_of<E: Stored>(p: *const E, n: usize) -> f64
     for l in 0..n - i {
         lanes[l] += at(i + l)[0];
     }
-    join(lanes)
 }
 
 /// The sum of the lanes, by halving, in place.

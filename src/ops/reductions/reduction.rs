@@ -128,6 +128,7 @@ impl Compute for Sum {
     }
 
     const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
 
     fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let axes = ascending("sum", run.x_shape(0), self.axis.as_deref())?;
@@ -197,6 +198,7 @@ impl Compute for Mean {
     }
 
     const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
 
     fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let axes = ascending("mean", run.x_shape(0), self.axis.as_deref())?;
