@@ -32,6 +32,13 @@ def threads() -> Iterator[None]:
     nn.set_num_threads(n)
 
 
+def batch_normalization(x: nn.Variable, *parameters: nn.Variable, batch_stat: bool = True) -> nn.Variable:
+    """Normalizes the channels of an array, with running statistics in float32."""
+    shape = (1, x.shape[1], *(1 for _ in x.shape[2:]))
+    mean, variance = (nn.Variable.from_numpy_array(np.full(shape, v, np.float32)) for v in (0.3, 1.7))
+    return F.batch_normalization(x, *parameters, mean=mean, variance=variance, batch_stat=batch_stat)
+
+
 def whole(shape: tuple[int, ...], n: int) -> nn.Variable:
     """Returns indices below `n`."""
     return nn.Variable.from_numpy_array(np.random.default_rng(1).integers(0, n, size=shape))
@@ -96,15 +103,49 @@ ELEMENTWISE: dict[str, Case] = {
 OTHERS: dict[str, Case] = {
     **{f"sum {axis}": (lambda x, axis=axis: F.sum(x, axis=axis), [ODD]) for axis in (0, 1, 2, (0, 2), None)},
     **{f"mean {axis}": (lambda x, axis=axis: F.mean(x, axis=axis), [ODD]) for axis in (0, 2, None)},
-    **{f"max {axis}": (lambda x, axis=axis: F.max(x, axis=axis), [ODD]) for axis in (0, 2, None)},
+    **{f"max {axis}": (lambda x, axis=axis: F.max(x, axis=axis), [ODD]) for axis in (0, 2, (0, 2), None)},
+    "min of rows": (lambda x: F.min(x, axis=1), [(9, 77)]),
+    "min of columns": (lambda x: F.min(x, axis=0), [(9, 77)]),
+    "max of a long row": (lambda x: F.max(x, axis=1), [(2, 70_001)]),
     **{f"softmax {axis}": (lambda x, axis=axis: F.softmax(x, axis=axis), [ODD]) for axis in (0, 1, 2)},
+    "softmax of long rows": (F.softmax, [(3, 1031)]),
+    "softmax of many columns": (lambda x: F.softmax(x, axis=0), [(13, 65)]),
     "log_softmax": (lambda x: F.log_softmax(x, axis=1), [ODD]),
+    "log_softmax of rows": (F.log_softmax, [(33, 65)]),
     "softmax_cross_entropy": (lambda x: F.softmax_cross_entropy(x, whole((7, 1, 5), 13), axis=1), [ODD]),
     "max_pooling": (lambda x: F.max_pooling(x, (3, 2), (2, 2), pad=(1, 0)), [(2, 3, 9, 7)]),
     "max_pooling of windows apart": (lambda x: F.max_pooling(x, (2, 3), (2, 4), pad=(1, 0)), [(2, 3, 9, 11)]),
+    "max_pooling of many planes": (lambda x: F.max_pooling(x, (2, 2)), [(5, 7, 9, 13)]),
+    "max_pooling of padded planes": (lambda x: F.max_pooling(x, (3, 3), (1, 1), pad=(1, 1)), [(5, 7, 9, 13)]),
+    "max_pooling of channels at the end": (lambda x: F.max_pooling(x, (2, 2), channel_last=True), [(3, 9, 7, 5)]),
+    "max_pooling in three dimensions": (lambda x: F.max_pooling(x, (2, 2, 2), (1, 2, 3)), [(2, 5, 7, 9)]),
     "global_average_pooling": (F.global_average_pooling, [(3, 5, 7, 9)]),
     "global_average_pooling of long rows": (F.global_average_pooling, [(2, 1, 65, 67)]),
     "average_pooling": (lambda x: F.average_pooling(x, (3, 2), (2, 2), pad=(1, 0)), [(2, 3, 9, 7)]),
+    "average_pooling of many planes": (lambda x: F.average_pooling(x, (2, 2)), [(5, 7, 9, 13)]),
+    "average_pooling of wide windows": (lambda x: F.average_pooling(x, (3, 17), (1, 17)), [(5, 7, 9, 34)]),
+    "average_pooling of channels at the end": (
+        lambda x: F.average_pooling(x, (3, 3), (2, 2), pad=(1, 1), including_pad=False, channel_last=True),
+        [(3, 9, 7, 5)],
+    ),
+    "sum_pooling": (lambda x: F.sum_pooling(x, (2, 3), (2, 2)), [(2, 3, 9, 7)]),
+    "prelu": (F.prelu, [(3, 5, 7, 9), (5,)]),
+    "prelu of one slope": (F.prelu, [ODD, ()]),
+    "batch_normalization": (batch_normalization, [(3, 5, 7, 9), (1, 5, 1, 1), (1, 5, 1, 1)]),
+    "batch_normalization of columns": (batch_normalization, [(33, 65), (1, 65), (1, 65)]),
+    "batch_normalization by running statistics": (
+        lambda *x: batch_normalization(*x, batch_stat=False),
+        [(3, 5, 7, 9), (1, 5, 1, 1), (1, 5, 1, 1)],
+    ),
+    "statistics": (
+        lambda x: F.concatenate(*map(F.reshape, F.tensor_normalization(x, axes=0, output_stat=True), [(-1,)] * 3)),
+        [(7, 130)],
+    ),
+    "instance_normalization": (F.instance_normalization, [(3, 5, 7, 9)]),
+    "layer_normalization of rows": (
+        lambda x, b, g: F.layer_normalization(x, b, g, batch_axis=0),
+        [(33, 65), (1, 65), (1, 65)],
+    ),
     "layer_normalization": (
         lambda x, b, g: F.layer_normalization(x, b, g, batch_axis=(0, 1)),
         [ODD, (1, 1, 5), (1, 1, 5)],
@@ -209,7 +250,13 @@ def test_each_way_to_run_gives_the_same_bits(name: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(
-    "name", ["concatenate", "transpose of few columns", "where", "relu", "mul2", "mul2 of a column", "add2 of a row"]
+    "name",
+    [
+        *("concatenate", "transpose of few columns", "where", "relu", "mul2", "mul2 of a column", "add2 of a row"),
+        *("min of rows", "min of columns", "softmax of many columns", "log_softmax of rows"),
+        *("max_pooling of many planes", "max_pooling of padded planes", "average_pooling of many planes", "prelu"),
+        *("layer_normalization of rows", "batch_normalization of columns", "mean 0", "mean 2"),
+    ],
 )
 def test_two_threads_give_the_same_bits_on_large_arrays(name: str, kind: str) -> None:
     """Arrays that threads divide give the bits of one thread."""
@@ -234,3 +281,23 @@ def test_inputs_of_several_types_are_computed_in_float32(name: str, kind: str) -
             y.forward()
             results.append(np.array(y.data.data).astype(TYPES[kind]))
     assert same(*results)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_normalizations_do_not_round_parameters_in_float32(kind: str) -> None:
+    """Scales, offsets and running statistics in float32 stay so beside arrays of 16 bits."""
+    x = numbers([(5, 3, 7)], kind, False)[0]
+    of_channels = [np.linspace(low, low + 1.001, 3, dtype=np.float32).reshape(1, 3, 1) for low in (0.1, 0.7, 0.3, 1.3)]
+    results = []
+    for context in (kind, "float"):
+        with nn.context_scope(nn.Context([f"cpu:{context}"])):
+            inputs = [leaf(x, TYPES[kind]), *(leaf(a, np.float32) for a in of_channels)]
+            y = F.batch_normalization(*inputs)
+            y.forward()
+            for v in inputs[1:3]:
+                v.grad.zero()
+            y.backward(nn.NdArray.from_numpy_array(np.ones(y.shape, np.float32).astype(TYPES[kind])))
+            found = [v.data.data for v in inputs[3:]] + [v.grad.data for v in inputs[1:3]]
+            assert all(v.dtype == np.float32 for v in found)
+            results.append([np.array(y.data.data).astype(TYPES[kind]), *map(np.array, found)])
+    assert all(map(same, *results))
