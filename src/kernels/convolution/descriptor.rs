@@ -9,7 +9,7 @@ use super::depthwise::plane::Plane;
 use super::geometry::Geometry;
 use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::PlaneLayout;
-use super::implicit_gemm::stride_phases::StridePhases;
+use super::implicit_gemm::stride_layout::StridePhases;
 use super::select::pays_by_regions;
 use super::window::Window;
 

@@ -10,6 +10,7 @@ mod nhwc;
 pub(super) mod packed_planes;
 pub(super) mod regions;
 mod store;
+pub(super) mod stride_layout;
 pub(super) mod stride_phases;
 pub(super) mod tap_rows;
 pub(super) mod weight_gradient;

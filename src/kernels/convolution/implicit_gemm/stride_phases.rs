@@ -8,13 +8,12 @@ use smallvec::SmallVec;
 use super::column_order::{ColumnOrder, tiles};
 use super::nchw::{MANY, pack_images};
 use super::packed_planes::{PlaneBlock, PlaneLayout, SLACK, copy_rows, padded_stride};
+use super::stride_layout::StridePhases;
 use super::{Weights, blocking, pack_weights};
 use crate::array::OutOfMemory;
 use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::convolution::descriptor::Descriptor;
-use crate::kernels::convolution::geometry::Geometry;
-use crate::kernels::convolution::window::{Window, WindowAxis};
 use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::{self, List};
@@ -23,80 +22,6 @@ use crate::kernels::threads::ranges;
 
 /// The number of results that stay in the second-level cache until they are stored.
 const RESULTS: usize = 1 << 15;
-
-/// The packed planes that all phases of a stride read.
-pub(in super::super) struct StridePhases {
-    /// The axes of a window that covers the taps and positions of all phases.
-    axes: SmallVec<[WindowAxis; 3]>,
-    /// The layout of the planes.
-    layout: PlaneLayout,
-    /// For each phase: the index of the element that the first position reads, for each channel of a chunk and each
-    /// tap.
-    tables: Vec<Vec<isize>>,
-    /// The number of phases along the last axis.
-    turns: usize,
-}
-
-impl StridePhases {
-    /// The planes for the windows of a gradient. None without a stride, or if an axis has no taps.
-    pub(in super::super) fn new(g: &Geometry, windows: &[&Window]) -> Option<Self> {
-        let n_axes = g.input.len();
-        let is_strided = g.stride.iter().any(|s| *s > 1);
-        if !is_strided || g.images * g.area() * g.positions() * g.channels * g.maps == 0 {
-            return None;
-        }
-        let axes: SmallVec<[WindowAxis; 3]> = (0..n_axes)
-            .map(|i| WindowAxis::union(windows.iter().map(|w| &w.axes[i])))
-            .collect::<Option<_>>()?;
-        let work = windows.iter().map(|w| w.positions() * w.taps.len()).sum();
-        let layout = blocking::layout_of_phases(g, &axes, work);
-        let tables = windows.iter().map(|w| layout.table_of(w)).collect();
-        Some(Self { axes, layout, tables, turns: g.stride[n_axes - 1].min(g.input[n_axes - 1]) })
-    }
-
-    /// The size of the lists that may be long.
-    pub(in super::super) fn numbers(&self) -> usize {
-        self.layout.table.len() + self.tables.iter().map(Vec::len).sum::<usize>()
-    }
-
-    /// The row of a window for a row of all positions. None if the window has no such row.
-    fn row_of(&self, window: &Window, mut row: usize) -> Option<usize> {
-        let (mut own, mut scale) = (0, 1);
-        for (all, axis) in self.axes.iter().zip(&window.axes).rev().skip(1) {
-            let at = row % all.positions;
-            if at >= axis.positions {
-                return None;
-            }
-            (own, scale, row) = (own + at * scale, scale * axis.positions, row / all.positions);
-        }
-        Some(own)
-    }
-
-    /// The columns of the products of a block, for this number of targets: their order, and the number of columns.
-    ///
-    /// Separate rows fill tiles worse than rows with the gaps between them, which fill them worse than copies without
-    /// gaps. Tall products share the cost of a copy.
-    fn columns<T: Float>(
-        &self,
-        depth: usize,
-        block: &PlaneBlock,
-        rows: usize,
-        targets: usize,
-    ) -> ColumnOrder {
-        let (width, all) = (block.columns.len(), self.layout.len(block));
-        let by_row = rows * tiles::<T>(width) * depth;
-        let with_gaps = tiles::<T>(all) * depth;
-        let copies = rows * depth / targets.div_ceil(kernels::<T>().tallest());
-        let copied = tiles::<T>(rows * width) * depth + copies;
-        if copied < by_row.min(with_gaps) && width <= SLACK && !self.layout.in_place {
-            ColumnOrder::CopiedFromPlanes
-        } else if by_row <= with_gaps {
-            ColumnOrder::ByRow
-        } else {
-            ColumnOrder::WithGaps
-        }
-    }
-}
 
 /// Computes the gradient. The descriptors are those of all phases.
 ///
@@ -149,6 +74,31 @@ fn work(descriptors: &[Descriptor]) -> usize {
     descriptors.iter().map(|d| d.window.positions() * d.window.taps.len()).sum()
 }
 
+/// The order of the columns of the products of a block, for this number of rows of positions and of targets.
+///
+/// Separate rows fill tiles worse than rows with the gaps between them, which fill them worse than copies without
+/// gaps. Tall products share the cost of a copy.
+fn columns<T: Float>(
+    layout: &PlaneLayout,
+    depth: usize,
+    block: &PlaneBlock,
+    rows: usize,
+    targets: usize,
+) -> ColumnOrder {
+    let (width, all) = (block.columns.len(), layout.len(block));
+    let by_row = rows * tiles::<T>(width) * depth;
+    let with_gaps = tiles::<T>(all) * depth;
+    let copies = rows * depth / targets.div_ceil(kernels::<T>().tallest());
+    let copied = tiles::<T>(rows * width) * depth + copies;
+    if copied < by_row.min(with_gaps) && width <= SLACK && !layout.in_place {
+        ColumnOrder::CopiedFromPlanes
+    } else if by_row <= with_gaps {
+        ColumnOrder::ByRow
+    } else {
+        ColumnOrder::WithGaps
+    }
+}
+
 /// Some targets of a block of positions, for all phases.
 struct PhaseBlock<'a, T: 'static> {
     /// The operands.
@@ -177,8 +127,8 @@ impl<T: Float> PhaseBlock<'_, T> {
         let StridePhases { layout, turns, .. } = phases;
         let (sources, starts) = (sum.sources.channels, layout.row_starts(block));
         let taps = descriptors.iter().map(|d| d.window.taps.len()).max().unwrap_or(0);
-        let columns = phases.columns::<T>(sources * taps, block, starts.len(), targets.len());
-        let (width, copied) = (block.columns.len(), columns.are_copied());
+        let order = columns::<T>(layout, sources * taps, block, starts.len(), targets.len());
+        let (width, copied) = (block.columns.len(), order.are_copied());
         let n = if copied { starts.len() * width } else { layout.len(block) };
         let stride = padded_stride(n);
         let chunks = sources.div_ceil(layout.chunk).max(1);
@@ -225,7 +175,7 @@ impl<T: Float> PhaseBlock<'_, T> {
                                 // SAFETY: the columns are within the planes and the results.
                                 unsafe { self.multiply((phase, &channels, &part), b, at, n, (to, stride)) };
                             };
-                            match columns {
+                            match order {
                                 ColumnOrder::ByRow => starts.iter().for_each(|at| multiply(*at, width)),
                                 _ => multiply(0, n),
                             }
