@@ -286,8 +286,8 @@ pub(super) fn winograd_parts(g: &Geometry) -> Option<usize> {
 }
 
 /// True for kernels of one element if rows of positions are faster than columns of positions, whose last tile is
-/// partly empty. Columns of output channels fill tiles, but results are transposed, inputs too if there are several
-/// images, and the weight is packed unless its packed form is cached.
+/// partly empty. Columns of output channels fill tiles, but results are transposed. So are the inputs of several
+/// images. The weight is packed unless its packed form is cached.
 ///
 /// Costs are in columns of a tile: a column multiplies all channels of one position by all weights.
 pub(super) fn pays_in_rows(g: &Geometry) -> bool {

@@ -292,8 +292,8 @@ impl<T: Float, const IS_PADDED: bool> Maxima<'_, T, IS_PADDED> {
     }
 }
 
-/// True if registers hold windows of adjacent outputs: those of a stride of one or two that are within their lines,
-/// which may be copied with padding. Positions are as long as numbers then, so one register holds both.
+/// True if registers hold windows of adjacent outputs. Their stride is one or two, and they are within their lines,
+/// which may be copied with padding. Positions are as long as numbers, so registers of numbers hold them, too.
 fn fits_registers<T>(w: &Windows) -> bool {
     let PoolingAxis { input, kernel, stride, .. } = w.axes[2];
     let is_filled = w.outputs() > 0 && w.input_plane() > 0;

@@ -23,7 +23,7 @@ use crate::kernels::threads::ranges;
 /// The number of results that stay in the second-level cache until they are stored.
 const RESULTS: usize = 1 << 15;
 
-/// Computes the gradient. The descriptors are those of all phases.
+/// Computes the gradient. There is a descriptor for each phase.
 ///
 /// # Safety
 /// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
@@ -303,7 +303,7 @@ struct InterleaveRows<'a, T, F> {
     rows: &'a [(usize, usize, usize)],
     /// The results of the target.
     results: &'a [T],
-    /// The distance from the results of a phase to those of the next.
+    /// The distance from the results of a phase to the results of the next.
     of_turn: usize,
     /// The number of positions of each phase in a row.
     lengths: &'a [usize],
