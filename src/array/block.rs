@@ -69,6 +69,21 @@ impl MemoryBlock {
         self.size += size;
     }
 
+    /// The block of `size` bytes that starts with this one, and of which the parts are the rest.
+    pub(super) fn restored(self, size: usize, parts: &BlockStack) -> Self {
+        let mut bytes = self.size;
+        while let Some(part) = parts.pop() {
+            assert!(
+                self.end() <= part.address() && part.end() <= self.address() + size,
+                "a part of another block"
+            );
+            bytes += part.size;
+        }
+        // Blocks do not overlap, so parts of that many bytes have no gaps.
+        assert!(bytes == size, "a part is missing");
+        Self { start: self.start, size }
+    }
+
     /// Its address and size, for the code that frees it.
     pub(super) fn into_parts(self) -> (NonNull<u8>, usize) {
         (self.start, self.size)

@@ -37,7 +37,9 @@ pub(super) const fn class_size(class: usize) -> usize {
 struct BlockSlab {
     /// The unused remainder, at the start of the slab.
     rest: MemoryBlock,
-    /// Bytes of its blocks that are free.
+    /// Its free blocks, while slabs are cleared.
+    parts: BlockStack,
+    /// Bytes of these blocks.
     free: usize,
 }
 
@@ -236,7 +238,7 @@ impl Store {
             recent + i
         } else {
             let rest = self.take_span(SLAB)?;
-            self.slabs.push(BlockSlab { rest, free: 0 });
+            self.slabs.push(BlockSlab { rest, parts: BlockStack::new(), free: 0 });
             self.slabs.len() - 1
         };
         Some(self.slabs[at].rest.cut(size))
@@ -272,41 +274,28 @@ impl Store {
 
     /// Turns slabs without used blocks into free pages.
     fn clear_slabs(&mut self) {
-        let all = BlockStack::new();
+        let slabs = &mut self.slabs;
+        slabs.sort_unstable_by_key(|slab| slab.rest.address());
         for (free, batches) in self.free.iter().zip(&mut self.batches) {
             for stack in [free.take()].into_iter().chain(batches.drain(..).map(|(batch, _)| batch)) {
                 while let Some(block) = stack.pop() {
-                    all.push(block);
+                    let at = slabs.partition_point(|slab| slab.rest.address() <= block.address()) - 1;
+                    slabs[at].free += block.size();
+                    slabs[at].parts.push(block);
                 }
             }
         }
-        self.slabs.sort_unstable_by_key(|slab| slab.rest.address());
-        self.slabs.iter_mut().for_each(|slab| slab.free = 0);
-        let slabs = &mut self.slabs;
-        let home = |slabs: &[BlockSlab], block: &MemoryBlock| {
-            slabs.partition_point(|slab| slab.rest.address() <= block.address()) - 1
-        };
-        let left = BlockStack::new();
-        while let Some(block) = all.pop() {
-            let at = home(slabs, &block);
-            slabs[at].free += block.size();
-            left.push(block);
+        for slab in slabs.extract_if(.., |slab| slab.free == slab.used()) {
+            self.spans.give(slab.rest.restored(SLAB, &slab.parts));
         }
-        let is_idle = |slab: &BlockSlab| slab.free == slab.used();
         self.small = 0;
-        while let Some(block) = left.pop() {
-            // The blocks of an idle slab are dropped, since the slab becomes free as a whole.
-            if !is_idle(&slabs[home(slabs, &block)]) {
-                self.small += block.size();
+        for slab in slabs {
+            self.small += std::mem::take(&mut slab.free);
+            while let Some(block) = slab.parts.pop() {
                 self.free[class(block.size())].push(block);
             }
         }
         self.searched = self.small;
-        for slab in slabs.extract_if(.., |slab| is_idle(slab)) {
-            let (start, _) = slab.rest.into_parts();
-            // SAFETY: the slab consists of its remainder and the blocks dropped above, and starts with the remainder.
-            self.spans.give(unsafe { MemoryBlock::new(start, SLAB) });
-        }
     }
 }
 
