@@ -301,6 +301,9 @@ fn finish_columns<E: Stored>(layout: &NormLayout, y: &mut [E], tail: Tail<'_>) {
     }
 }
 
+/// Numbers for each mean, and for each variance.
+pub type OfStatistics<'a, T> = (&'a [T], &'a [T]);
+
 /// The operands of the gradients of a normalization.
 pub struct Gradients<'a, E: Stored> {
     /// How statistics and parameters broadcast over the elements.
@@ -316,7 +319,7 @@ pub struct Gradients<'a, E: Stored> {
     /// True if the statistics were given, and not computed from `x`.
     given: bool,
     /// The gradients of mean and variance, if these are outputs.
-    outer: Option<(&'a [E::Wide], &'a [E::Wide])>,
+    outer: Option<OfStatistics<'a, E::Wide>>,
 }
 
 /// The requested gradients.
@@ -353,7 +356,7 @@ impl<'a, E: Stored> Gradients<'a, E> {
         x: &'a [E],
         gamma: Option<&[E::Wide]>,
         gy: &'a [E],
-        outer: Option<(&'a [E::Wide], &'a [E::Wide])>,
+        outer: Option<OfStatistics<'a, E::Wide>>,
     ) -> Self {
         let gamma = or_all(layout, gamma, E::Wide::ONE);
         assert!(x.len() == layout.broadcast.size() && gy.len() == x.len() && stats.len() == layout.n_stats);

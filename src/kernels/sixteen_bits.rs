@@ -434,9 +434,9 @@ pub(crate) unsafe fn widen_here(from: *const u8, from_type: DType, to: *mut f32,
         // SAFETY: the machine has the instructions.
         return unsafe {
             if from_type == DType::F16 {
-                rounding::of_half(from, to)
+                rounding::of_half(from, to);
             } else {
-                rounding::of_bfloat16(from, to)
+                rounding::of_bfloat16(from, to);
             }
         };
     }

@@ -116,7 +116,7 @@ macro_rules! stored_in_sixteen_bits {
             fn narrowed(v: f32) -> Self {
                 Self::from_f32(v)
             }
-            const IS_WIDENED_TOGETHER: bool = cfg!(target_arch = "x86_64");
+            const IS_WIDENED_TOGETHER: bool = $half && cfg!(target_arch = "x86_64");
             #[cfg(target_arch = "x86_64")]
             #[inline(always)]
             unsafe fn widen_all(from: *const Self, to: &mut [f32]) {
@@ -173,7 +173,6 @@ mod tests {
     use half::{bf16, f16};
 
     use super::{Stored, of_half};
-    use crate::array::Element;
     use crate::kernels::simd::row::each;
     use crate::kernels::simd::{Vector, Work};
     use crate::kernels::sixteen_bits::has_registers;

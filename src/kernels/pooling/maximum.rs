@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{PoolingAxis, PoolingRow, Span, WidePlanes, Windows};
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
-use crate::kernels::simd::row::WIDEST;
+use crate::kernels::simd::WIDEST;
 use crate::kernels::simd::{Vector, Work, vectorised, vectorised_of};
 use crate::kernels::sixteen_bits::{StoredElements, is_narrow};
 use crate::kernels::threads::{self, Shared};

@@ -9,8 +9,7 @@ use super::ReducedRows;
 use crate::array::Element;
 use crate::kernels::map::GRAIN;
 use crate::kernels::scratch::List;
-use crate::kernels::simd::row::WIDEST;
-use crate::kernels::simd::{Vector, Work};
+use crate::kernels::simd::{Vector, WIDEST, Work};
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Movable, Number, Stored};
 

@@ -214,6 +214,9 @@ pub(super) fn in_registers_of_sixteen_bits<W: Work<f32>, const HALF: bool>(work:
     no_registers_of_sixteen_bits()
 }
 
+/// Numbers in the longest register.
+pub(crate) const WIDEST: usize = 16;
+
 /// A register of `WIDTH` numbers.
 ///
 /// # Safety
@@ -246,7 +249,7 @@ pub unsafe trait Vector: Copy {
         unsafe {
             let of =
                 |i| if i < Self::WIDTH { p.offset(*numbers.add(i) as isize).read() } else { Self::T::ZERO };
-            Self::load(std::array::from_fn::<_, { row::WIDEST }, _>(of).as_ptr())
+            Self::load(std::array::from_fn::<_, { WIDEST }, _>(of).as_ptr())
         }
     }
     /// The first `n` of `WIDTH` lanes. All if `n` is larger.
@@ -294,7 +297,7 @@ pub unsafe trait Vector: Copy {
     unsafe fn lane_mul_add(self, lane: usize, a: Self, b: Self) -> Self {
         // SAFETY: as for every function here, and the array is as long as the widest register.
         unsafe {
-            let mut lanes = [Self::T::ZERO; row::WIDEST];
+            let mut lanes = [Self::T::ZERO; WIDEST];
             self.store(lanes.as_mut_ptr());
             Self::all(lanes[lane]).mul_add(a, b)
         }

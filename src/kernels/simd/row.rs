@@ -3,7 +3,7 @@
 //! The lane of an element depends on its position in the row. Lanes are added in an order that depends only on the
 //! length of the row. So the result is the same to the bit for every register width.
 
-use super::Vector;
+use super::{Vector, WIDEST};
 use crate::array::Element;
 use crate::kernels::{Movable, Stored};
 
@@ -14,8 +14,6 @@ const LANES: usize = 64;
 const BLOCK: usize = 512;
 /// The largest number of registers that hold the lanes.
 const MOST: usize = 32;
-/// Numbers in the longest register.
-pub(crate) const WIDEST: usize = 16;
 
 /// A position in a row: a whole register from element `i` on, or the rest of the row.
 #[derive(Clone, Copy)]

@@ -91,14 +91,14 @@ impl SoftmaxLines {
                     return work(block, from, to);
                 }
                 let wide = wide.ptr();
-                for k in 0..N {
-                    from[k] = wide.wrapping_add(k * size);
+                for (k, from) in from.iter_mut().enumerate() {
+                    *from = wide.wrapping_add(k * size);
                 }
                 to = wide.wrapping_add(N * size);
                 // SAFETY: the block is within the arrays, and the memory is large enough. Same below.
                 block.convert(|i, at, n| unsafe {
-                    for k in 0..N {
-                        x[k].widen(i, n, wide.add(k * size + at));
+                    for (k, x) in x.iter().enumerate() {
+                        x.widen(i, n, wide.add(k * size + at));
                     }
                     if let Some(y) = y.filter(|_| adds) {
                         y.widen(i, n, to.add(at));
