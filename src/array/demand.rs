@@ -102,7 +102,9 @@ mod tests {
 
     /// Notes each use. Returns the bytes used again, at the same time.
     fn again(demand: &mut Demand, uses: &[usize], now: Instant) -> usize {
-        uses.iter().for_each(|&used| demand.note(used));
+        for &used in uses {
+            demand.note(used);
+        }
         demand.again(uses[uses.len() - 1], now)
     }
 
@@ -140,7 +142,9 @@ mod tests {
     fn memory_is_idle_if_it_exceeds_what_is_used_again() {
         let mut demand = Demand::new();
         assert_eq!((demand.idle(0, SLACK), demand.idle(0, 3 * SLACK)), (0, 3 * SLACK - SLACK / 2));
-        [4 * SLACK, 0, 4 * SLACK, 0].into_iter().for_each(|used| demand.note(used));
+        for used in [4 * SLACK, 0, 4 * SLACK, 0] {
+            demand.note(used);
+        }
         assert_eq!(
             (demand.idle(0, 6 * SLACK), demand.idle(0, 7 * SLACK)),
             (0, 7 * SLACK - 5 * SLACK - SLACK / 2)

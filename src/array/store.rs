@@ -445,7 +445,9 @@ mod tests {
         let step = |store: &mut Store| {
             let values: Vec<_> = (0..10).map(|_| store.take(20 << 20).expect("memory")).collect();
             let most = store.mapped();
-            values.into_iter().for_each(|block| store.give(block));
+            for block in values {
+                store.give(block);
+            }
             (most, store.mapped())
         };
         let (used, model_size) = (700 << 20, 500 << 20);
@@ -456,7 +458,9 @@ mod tests {
         assert!(most == left && most >= used && most < used + SLACK, "{most} {left}");
         assert_eq!([step(&mut store), step(&mut store)], [(most, left); 2]);
         // Without the model, the memory that its steps used is idle as well.
-        model.into_iter().for_each(|block| store.give(block));
+        for block in model {
+            store.give(block);
+        }
         assert!(store.mapped() <= SLACK, "{}", store.mapped());
     }
 
@@ -471,7 +475,9 @@ mod tests {
             assert!(i % 1000 > 0 || store.small <= 2 * SLACK + SLACK, "{}", store.small);
         }
         assert!(store.mapped() < most && store.mapped() <= 3 * SLACK, "{}", store.mapped());
-        last.into_iter().for_each(|block| store.give(block));
+        for block in last {
+            store.give(block);
+        }
         store.clear();
         assert_eq!((store.mapped(), store.small), (0, 0));
     }
