@@ -263,7 +263,7 @@ pub unsafe trait Vector: Copy {
     /// Widens elements of half precision if `HALF`, otherwise of bfloat16. Loads all of them or the lanes of a mask.
     ///
     /// # Panics
-    /// If [`has_registers`](super::sixteen_bits::has_registers) is false for the type, and in registers of `f64`.
+    /// If the machine has no registers for the type, and in registers of `f64`.
     #[inline(always)]
     unsafe fn widen<const HALF: bool>(_: *const u16, _: Option<Self::Mask>) -> Self {
         no_registers_of_sixteen_bits()
