@@ -32,7 +32,7 @@ pub(crate) struct EagerRun {
     /// The input from which the operation caches derived data.
     keeps: Option<(usize, Arc<Storage>)>,
     /// The parameters of that input.
-    parameters: SmallVec<[(usize, Arc<Storage>); 2]>,
+    parameters: Vec<(usize, Arc<Storage>)>,
     /// True if the kernel computes in `f64`.
     double: bool,
     /// True if the operation is one loop over few elements of arrays of one shape and one type, if it has loops.
