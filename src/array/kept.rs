@@ -106,6 +106,7 @@ pub struct InputCache<'a> {
     /// Address of the values that a kernel reads.
     at: usize,
     /// Fingerprint of the parameters that belong to the array. None if data derived from them may not be cached.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // see `lend_of_parameters`
     parameters: Fingerprint,
 }
 
@@ -146,6 +147,7 @@ impl<'a> InputCache<'a> {
     }
 
     /// As [`InputCache::lend`], for data derived from the parameters of the array.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // kernels of other processors cache no parameters
     pub(crate) fn lend_of_parameters<T>(self, form: usize, way: [usize; 3], n: usize) -> Option<Lent<'a, T>> {
         self.lend_for(self.parameters, form, way, n)
     }
