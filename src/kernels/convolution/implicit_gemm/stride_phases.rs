@@ -20,6 +20,8 @@ use crate::kernels::scratch::{self, List};
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::ranges;
 
+/// The number of phases whose weights need no memory from the heap in a run: those of a stride of four along two axes.
+const FEW: usize = 16;
 /// The number of results that stay in the second-level cache until they are stored.
 const RESULTS: usize = 1 << 15;
 
@@ -35,7 +37,7 @@ pub(in super::super) unsafe fn run<T: Float>(
     let weights = descriptors
         .iter()
         .map(|descriptor| pack_weights(&Correlation { descriptor, ..*sum }))
-        .collect::<Result<Vec<_>, _>>()?;
+        .collect::<Result<SmallVec<[_; FEW]>, _>>()?;
     let (g, layout) = (sum.g, &phases.layout);
     // With few positions, tasks divide the targets, too. They are few, because each packs the positions again.
     let many = sum.targets.channels / (2 * kernels::<T>().panel());
