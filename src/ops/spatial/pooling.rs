@@ -275,7 +275,6 @@ impl Compute for GlobalAveragePooling {
     }
 
     const IS_STORED: bool = true;
-    const IS_STORED_HALF: bool = true;
 
     fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
