@@ -69,7 +69,8 @@ impl MemoryBlock {
         self.size += size;
     }
 
-    /// The block of `size` bytes that starts with this one, and of which the parts are the rest.
+    /// Joins the blocks that were cut from a block of `size` bytes: this one, which is the first, and the parts, in any
+    /// order. Panics if a part is missing or belongs to another block.
     pub(super) fn restored(self, size: usize, parts: &BlockStack) -> Self {
         let mut bytes = self.size;
         while let Some(part) = parts.pop() {

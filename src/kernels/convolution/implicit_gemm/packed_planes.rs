@@ -282,7 +282,7 @@ impl PlaneLayout {
         starts
     }
 
-    /// The table of some of the taps of this layout, which reads adjacent elements: those of a window.
+    /// The table for the taps of a window, which are some of the taps of this layout. It reads adjacent elements.
     pub(super) fn table_of(&self, window: &Window) -> Vec<isize> {
         let missing = self.axes.len() - window.axes.len();
         let mut taps = vec![0];

@@ -20,7 +20,8 @@ use crate::kernels::scratch::{self, List};
 use crate::kernels::simd::{Vector, Work};
 use crate::kernels::threads::ranges;
 
-/// The number of phases whose weights need no memory from the heap in a run: those of a stride of four along two axes.
+/// The largest number of phases for which a run allocates nothing on the heap. A stride of four along two axes has as
+/// many.
 const FEW: usize = 16;
 /// The number of results that stay in the second-level cache until they are stored.
 const RESULTS: usize = 1 << 15;
