@@ -15,7 +15,7 @@ const TASK: usize = 1 << 20;
 const DEPTH: usize = 320;
 
 /// The wanted number of tasks for a window.
-pub(super) fn tasks(g: &Geometry, window: &Window, sources: Images, targets: Images) -> usize {
+fn tasks(g: &Geometry, window: &Window, sources: Images, targets: Images) -> usize {
     tasks_of(g, window.positions() * window.taps.len(), sources, targets)
 }
 

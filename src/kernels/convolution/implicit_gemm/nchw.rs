@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Weights;
-use super::blocking::tasks;
+use super::blocking::tasks_of;
 use super::column_order::{ColumnOrder, ColumnPlan, plan_columns};
 use super::in_tiles;
 use super::packed_planes::{PackImage, PlaneBlock, PlaneLayout, SLACK, copy_rows};
@@ -18,15 +18,35 @@ use crate::kernels::scratch::{self, List};
 use crate::kernels::threads::{Shared, ranges};
 
 /// The number of tasks beyond which a thread takes several at a time.
-pub(super) const MANY: usize = 128;
+const MANY: usize = 128;
 
 /// Computes the sums. The left matrix holds the weights, and the right one has a column for each position, read from
 /// packed planes.
 pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T>, layout: &PlaneLayout) {
+    let window = sum.window();
+    for_each_block(sum, layout, window.positions() * window.taps.len(), |block, group, targets| {
+        // SAFETY: each call has its own part of the target.
+        unsafe {
+            if sum.in_tiles.is_some() {
+                return in_tiles::sum_block(sum, weights, layout, &block, group, targets);
+            }
+            sum_block(sum, weights, layout, &block, group, targets);
+        }
+    });
+}
+
+/// Calls `f` on all threads with each block of positions, each group of channels, and some targets of the group.
+/// `products` is the number of products of each source and target of an image.
+pub(super) fn for_each_block<T: Float>(
+    sum: &Correlation<'_, T>,
+    layout: &PlaneLayout,
+    products: usize,
+    f: impl Fn(PlaneBlock, usize, Range<usize>) + Sync,
+) {
     let g = sum.g;
     // With few positions, tasks divide the targets, too. They are few, because each packs the positions again.
     let many = sum.targets.channels / (2 * kernels::<T>().panel());
-    let wanted = tasks(g, sum.window(), sum.sources, sum.targets);
+    let wanted = tasks_of(g, products, sum.sources, sum.targets);
     let parts = (wanted / (layout.blocks() * g.group)).min(many.min(2).max(many / 2));
     let targets = EvenSplit::new(sum.targets.channels, parts);
     let parts = targets.parts();
@@ -34,15 +54,7 @@ pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>, weights: &Weights<T
     ranges(tasks, tasks / MANY, |some| {
         for task in some {
             let (block, rest) = (layout.block(task / (g.group * parts)), task % (g.group * parts));
-            let (group, rows) = (rest / parts, targets.part(rest % parts));
-            // SAFETY: each task has its own part of the target.
-            unsafe {
-                if sum.in_tiles.is_some() {
-                    in_tiles::sum_block(sum, weights, layout, &block, group, rows);
-                    continue;
-                }
-                sum_block(sum, weights, layout, &block, group, rows);
-            };
+            f(block, rest / parts, targets.part(rest % parts));
         }
     });
 }

@@ -6,10 +6,10 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::column_order::{ColumnOrder, tiles};
-use super::nchw::{MANY, pack_images};
+use super::nchw::{for_each_block, pack_images};
 use super::packed_planes::{PlaneBlock, PlaneLayout, SLACK, copy_rows, padded_stride};
 use super::stride_layout::StridePhases;
-use super::{Weights, blocking, pack_weights};
+use super::{Weights, pack_weights};
 use crate::array::OutOfMemory;
 use crate::kernels::Float;
 use crate::kernels::convolution::correlation::Correlation;
@@ -18,7 +18,6 @@ use crate::kernels::epilogue::{Activation, Epilogue, Tail};
 use crate::kernels::gemm::{EvenSplit, MatrixOperand, ONCE, PanelProduct, Panels, Table, kernels};
 use crate::kernels::scratch::{self, List};
 use crate::kernels::simd::{Vector, Work};
-use crate::kernels::threads::ranges;
 
 /// The largest number of phases for which a run allocates nothing on the heap. A stride of four along two axes has as
 /// many.
@@ -40,28 +39,12 @@ pub(in super::super) unsafe fn run<T: Float>(
         .map(|descriptor| pack_weights(&Correlation { descriptor, ..*sum }))
         .collect::<Result<SmallVec<[_; FEW]>, _>>()?;
     let (g, layout) = (sum.g, &phases.layout);
-    // With few positions, tasks divide the targets, too. They are few, because each packs the positions again.
-    let many = sum.targets.channels / (2 * kernels::<T>().panel());
-    let wanted = blocking::tasks_of(g, work(descriptors), sum.sources, sum.targets);
-    let parts = (wanted / (layout.blocks() * g.group)).min(many.min(2).max(many / 2));
-    let targets = EvenSplit::new(sum.targets.channels, parts);
-    let parts = targets.parts();
-    let tasks = layout.blocks() * g.group * parts;
-    ranges(tasks, tasks / MANY, |some| {
-        for task in some {
-            let (block, rest) = (layout.block(task / (g.group * parts)), task % (g.group * parts));
-            let task = PhaseBlock {
-                sum,
-                phases,
-                descriptors,
-                weights: &weights,
-                block,
-                group: rest / parts,
-                targets: targets.part(rest % parts),
-            };
-            // SAFETY: guaranteed by the caller, and each task has its own part of the target.
-            unsafe { task.run() };
-        }
+    // The products of one target and one source in all phases of an image.
+    let products = descriptors.iter().map(|d| d.window.positions() * d.window.taps.len()).sum();
+    for_each_block(sum, layout, products, |block, group, targets| {
+        let task = PhaseBlock { sum, phases, descriptors, weights: &weights, block, group, targets };
+        // SAFETY: guaranteed by the caller, and each task has its own part of the target.
+        unsafe { task.run() };
     });
     if layout.columns.parts() > 1 && sum.epilogue.tail.rows.is_some() {
         let n = g.images * g.channels * g.area();
@@ -70,11 +53,6 @@ pub(in super::super) unsafe fn run<T: Float>(
         Tail { activation: Activation::Identity, ..sum.epilogue.tail }.finish_all(all);
     }
     Ok(())
-}
-
-/// The products of one target and one source in all phases of an image.
-fn work(descriptors: &[Descriptor]) -> usize {
-    descriptors.iter().map(|d| d.window.positions() * d.window.taps.len()).sum()
 }
 
 /// The order of the columns of the products of a block, for this number of rows of positions and of targets.
