@@ -29,10 +29,6 @@ const SPEED: usize = 4;
 const NEAR: usize = 16;
 /// Bytes of copies that stay in an L2 cache of 2 MiB, beside a panel.
 const COPIES: usize = 1 << 18;
-/// Bytes after a copy of a row, so that rows do not map to the same sets of the L1 cache.
-const GAP: usize = 64;
-/// Rows map to few sets of the L1 cache if their distance is a multiple of this number.
-const CONFLICT: usize = 1 << 10;
 /// Bytes after packed weights that tiles may read: a last step of one group, and a last register without a partner.
 pub(super) const EXCESS: usize = GROUPS * SUMS;
 
@@ -81,7 +77,7 @@ pub(super) fn rows_of_copies(stretches: Stretches) -> usize {
 
 /// Bytes of a copy of a row.
 fn row_of_copies(runs: usize, groups: usize) -> usize {
-    runs * groups.next_multiple_of(GROUPS) * GROUP + GAP
+    (runs * groups.next_multiple_of(GROUPS) * GROUP).max(TILE_BYTES)
 }
 
 impl LeftTiles {
@@ -95,18 +91,17 @@ impl LeftTiles {
         let row = row_of_copies(taps.len(), groups);
         let (of_tap, distance) = (groups.next_multiple_of(GROUPS) * GROUP, distance(starts));
         let is_whole = taps.len() == 1 && length.is_multiple_of(TILE_BYTES) && length > 0;
-        let distance = distance.filter(|by| is_whole && !by.is_multiple_of(CONFLICT));
+        let distance = distance.filter(|_| is_whole);
         // The first row that is copied.
         let first = distance.map_or(0, |_| rows / TALLEST * TALLEST);
         let copied = (rows - first).next_multiple_of(TILE_ROWS);
-        let mut copies: List<u8> = List::repeat(0, copied * row);
-        for (start, to) in starts[first..].iter().zip(copies.chunks_exact_mut(row)) {
-            for (tap, to) in taps.iter().zip(to.chunks_exact_mut(of_tap.max(1))) {
-                // SAFETY: guaranteed by the caller.
-                let levels = unsafe { std::slice::from_raw_parts(start.offset(*tap), length) };
-                to[..length].copy_from_slice(levels);
-            }
+        let mut copies = List::with_capacity(copied * row);
+        for (start, tap) in starts[first..].iter().flat_map(|start| taps.iter().map(move |tap| (start, tap))) {
+            // SAFETY: guaranteed by the caller.
+            copies.extend_from_slice(unsafe { std::slice::from_raw_parts(start.offset(*tap), length) });
+            copies.extend_with(0, of_tap - length);
         }
+        copies.extend_with(0, copied * row - copies.len());
         let tile = |i: usize| match distance.filter(|_| i < first) {
             Some(by) => (Shared::read_only(starts[i].wrapping_offset(taps[0])), by),
             None => (Shared::read_only(copies[(i - first) * row..].as_ptr()), row),

@@ -10,7 +10,7 @@ use super::window::{ImageWindow, PositionBlock};
 use crate::array::InputCache;
 use crate::kernels::amx::TilesInUse;
 use crate::kernels::scratch::List;
-use crate::kernels::threads::parallel;
+use crate::kernels::threads::{num_threads, parallel};
 
 /// Bytes that the windows of a block read and write. They stay in the L2 cache while the panels of weights are
 /// processed one after the other.
@@ -103,9 +103,11 @@ pub(super) fn multiply_by(
         columns.offsets(packed, levels.zero, kernels.levels_less, stretches.count * stretches.length);
     let (blocks, wide) = (Blocks::new(window, packed.columns * output.element()), kernels.panel());
     let panels = packed.columns.div_ceil(wide);
-    let shares = PIECES.div_ceil(blocks.count().max(1)).min(panels).max(1);
-    let per_share = panels.div_ceil(shares);
     let in_tiles = kernels.in_tiles.filter(|tiles| (tiles.pays)(window.positions(), stretches));
+    // Tasks with the same block copy the same windows for tiles.
+    let pieces = if in_tiles.is_some() { num_threads() } else { PIECES };
+    let shares = pieces.div_ceil(blocks.count().max(1)).min(panels).max(1);
+    let per_share = panels.div_ceil(shares);
     parallel(blocks.count() * shares, |i| {
         let block = blocks.get(i / shares);
         let some = i % shares * per_share..panels.min((i % shares + 1) * per_share);
