@@ -23,8 +23,12 @@ const SUMS: usize = WIDE * size_of::<i32>();
 const GROUPS: usize = TILE_BYTES / GROUP;
 /// The fewest rows for which tiles are used. From here on, at least half of the rows of all tiles are used.
 const LEAST: usize = TILE_ROWS / 2;
-/// Tiles compute this many times the products of `vdpbusd` in the same time, with space for copies and sums in memory.
-const SPEED: usize = 4;
+/// Cycles of the two products of a step: 16 rows and the columns of two registers.
+const OF_STEP: usize = 32;
+/// Cycles that sums of a row and a register take on their way through memory.
+const OF_SUMS: usize = 4;
+/// Cycles that a copy of the levels of a step takes for a row, and a copy of a run beyond that.
+const OF_COPY: (usize, usize) = (4, 12);
 /// Steps whose right tiles of two registers stay in an L1 cache of 48 KiB. Longer sums are computed in parts.
 const NEAR: usize = 16;
 /// Bytes of copies that stay in an L2 cache of 2 MiB, beside a panel.
@@ -34,8 +38,8 @@ pub(super) const EXCESS: usize = GROUPS * SUMS;
 
 /// Kernels for products in tiles.
 pub(super) struct TileKernels {
-    /// True if tiles pay for this number of rows and these terms.
-    pub(super) pays: fn(usize, Stretches) -> bool,
+    /// True if tiles pay for this number of rows, these terms, and this number of columns.
+    pub(super) pays: fn(usize, Stretches, usize) -> bool,
     /// Kernels that convert sums in memory: the rows of a tile are rows of sums. By number of registers minus one, then
     /// by number of rows minus one.
     pub(super) convert: &'static [&'static [IntegerKernel]],
@@ -64,10 +68,15 @@ pub(super) struct WeightPanel {
     pub(super) registers: usize,
 }
 
-/// True if tiles take less time than `vdpbusd`. A tile takes the same time if part of its rows and terms is unused.
-pub(super) fn pays(rows: usize, stretches: Stretches) -> bool {
-    let (tall, deep) = (rows.next_multiple_of(TILE_ROWS), stretches.length.next_multiple_of(TILE_BYTES));
-    rows >= LEAST && SPEED * rows * stretches.length >= tall * deep
+/// True if tiles take less time than `vdpbusd`, which adds two registers in a cycle. A tile takes the same time if part
+/// of its rows and terms is unused.
+pub(super) fn pays(rows: usize, stretches: Stretches, columns: usize) -> bool {
+    let (groups, registers) = (stretches.count * stretches.groups(), columns.div_ceil(WIDE / 4));
+    let steps = stretches.count * stretches.groups().div_ceil(GROUPS);
+    let in_registers = rows * groups * registers / 2;
+    let products = rows.div_ceil(TILE_ROWS) * steps * registers.div_ceil(2) * OF_STEP;
+    let of_row = registers * OF_SUMS + steps * OF_COPY.0 + stretches.count * OF_COPY.1;
+    rows >= LEAST && products + rows * of_row < in_registers
 }
 
 /// The number of rows whose copies stay in the cache.
@@ -96,7 +105,8 @@ impl LeftTiles {
         let first = distance.map_or(0, |_| rows / TALLEST * TALLEST);
         let copied = (rows - first).next_multiple_of(TILE_ROWS);
         let mut copies = List::with_capacity(copied * row);
-        for (start, tap) in starts[first..].iter().flat_map(|start| taps.iter().map(move |tap| (start, tap))) {
+        for (start, tap) in starts[first..].iter().flat_map(|start| taps.iter().map(move |tap| (start, tap)))
+        {
             // SAFETY: guaranteed by the caller.
             copies.extend_from_slice(unsafe { std::slice::from_raw_parts(start.offset(*tap), length) });
             copies.extend_with(0, of_tap - length);
@@ -221,9 +231,10 @@ mod tests {
     #[test]
     fn tiles_that_are_mostly_empty_do_not_pay() {
         let rows = |length| Stretches { count: 1, length };
-        assert!(pays(8, rows(64)) && !pays(7, rows(64)) && !pays(0, rows(64)));
-        assert!(pays(16, rows(16)) && !pays(16, rows(15)) && !pays(8, rows(31)));
-        assert!(pays(1000, Stretches { count: 3, length: 192 }));
+        assert!(pays(8, rows(1024), 64) && !pays(7, rows(1024), 64) && !pays(0, rows(1024), 64));
+        assert!(pays(64, rows(128), 64) && !pays(64, rows(16), 64) && !pays(64, rows(128), 4));
+        assert!(pays(1000, Stretches { count: 3, length: 192 }, 32));
+        assert!(!pays(1000, Stretches { count: 9, length: 8 }, 32));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl<'a, T: Float> LevelMatrix<'a, T> {
             columns,
         };
         let stretches = self.size.stretches();
-        match self.kernels.in_tiles.filter(|tiles| (tiles.pays)(x.count, stretches)) {
+        match self.kernels.in_tiles.filter(|tiles| (tiles.pays)(x.count, stretches, self.size.columns)) {
             Some(kernels) => {
                 let starts: List<*const u8> = (0..x.count).map(|i| row(i).as_ptr()).collect();
                 let most = rows_of_copies(stretches);

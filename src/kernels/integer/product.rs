@@ -103,7 +103,8 @@ pub(super) fn multiply_by(
         columns.offsets(packed, levels.zero, kernels.levels_less, stretches.count * stretches.length);
     let (blocks, wide) = (Blocks::new(window, packed.columns * output.element()), kernels.panel());
     let panels = packed.columns.div_ceil(wide);
-    let in_tiles = kernels.in_tiles.filter(|tiles| (tiles.pays)(window.positions(), stretches));
+    let in_tiles =
+        kernels.in_tiles.filter(|tiles| (tiles.pays)(window.positions(), stretches, packed.columns));
     // Tasks with the same block copy the same windows for tiles.
     let pieces = if in_tiles.is_some() { num_threads() } else { PIECES };
     let shares = pieces.div_ceil(blocks.count().max(1)).min(panels).max(1);

@@ -351,7 +351,7 @@ pub(super) mod packed_otherwise {
     /// Tiles for any number of rows.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     static ALL_IN_TILES: Kernels = Kernels {
-        in_tiles: Some(&TileKernels { pays: |_, _| true, convert: SUMS_IN_MEMORY.tiles }),
+        in_tiles: Some(&TileKernels { pays: |_, _, _| true, convert: SUMS_IN_MEMORY.tiles }),
         ..AVX512_VNNI
     };
 
