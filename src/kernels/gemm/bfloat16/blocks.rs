@@ -17,8 +17,6 @@ use crate::kernels::threads::{Shared, parallel};
 
 /// The most terms of a sum in a block. Longer sums are completed in the result, or in `f32` memory.
 pub(super) const DEPTH: usize = 2048;
-/// Panels up to which a left matrix of contiguous rows of bfloat16 is read in place.
-const FEW_PANELS: usize = 2;
 /// Pairs of a sum up to which most time is spent on the result, which is then visited row by row.
 const SHALLOW: usize = 64;
 /// Bytes after a packed row, so that rows do not map to the same sets of the L1 cache.
@@ -43,6 +41,8 @@ pub(super) trait PairKernels {
     const RIGHT: usize;
     /// Words of the packed left matrix in a block.
     const LEFT: usize;
+    /// Panels up to which a left matrix of contiguous rows of bfloat16 is read in place.
+    const IN_PLACE: usize;
     /// The number of these multiplications that take the time of one in `f32`.
     const SPEED: usize;
     /// The state that a thread holds while it computes tiles.
@@ -73,6 +73,7 @@ impl PairKernels for InRegisters {
     const TURNED_ROWS: Option<PackRows> = None;
     const RIGHT: usize = 1 << 17;
     const LEFT: usize = 1 << 16;
+    const IN_PLACE: usize = 2;
     const SPEED: usize = 1;
     type Registers = ();
 
@@ -152,7 +153,7 @@ impl PairProduct<'_> {
         let panels = n.div_ceil(PANEL);
         let depth = k.div_ceil(k.div_ceil(DEPTH).max(1)).max(1).next_multiple_of(2 * K::PAIRS);
         let is_whole = k.is_multiple_of(2 * K::PAIRS) && m.is_multiple_of(K::ROWS);
-        let packs_left = !(self.a.is_narrow && self.a.col == 1 && is_whole && panels <= FEW_PANELS);
+        let packs_left = !(self.a.is_narrow && self.a.col == 1 && is_whole && panels <= K::IN_PLACE);
         let grid = TileGrid::new((m, n, k.div_ceil(K::SPEED)), (K::TALLEST, PANEL), packs_left);
         let heights = EvenSplit::new(m.div_ceil(K::ROWS), grid.heights.parts());
         let shares = !grid.by_columns && grid.chunks.parts() > 1;

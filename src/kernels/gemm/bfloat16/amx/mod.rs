@@ -33,6 +33,8 @@ impl PairKernels for InTiles {
     // Both blocks are in an L2 cache of 2 MiB, with space for the result.
     const RIGHT: usize = 1 << 18;
     const LEFT: usize = 1 << 17;
+    // A row of a tile is a line of the cache, wherever it is.
+    const IN_PLACE: usize = usize::MAX;
     const SPEED: usize = 8;
     type Registers = TilesInUse;
 
@@ -131,6 +133,7 @@ mod tests {
         const TURNED_ROWS: Option<PackRows> = InRegisters::TURNED_ROWS;
         const RIGHT: usize = InRegisters::RIGHT;
         const LEFT: usize = InRegisters::LEFT;
+        const IN_PLACE: usize = InRegisters::IN_PLACE;
         const SPEED: usize = InRegisters::SPEED;
         type Registers = ();
 
