@@ -21,6 +21,8 @@ const WIDE: usize = 2;
 const CHUNKS: usize = 4;
 /// The fewest multiplications of a chunk: a few microseconds.
 const CHUNK_WORK: usize = 300_000;
+/// Bytes between two addresses that map to the same set of an L1 cache.
+const CONFLICT: isize = 1 << 12;
 /// A product with fewer rows counts as this many: it takes as long, since it waits for the right matrix.
 const WAITING: usize = 8;
 
@@ -78,9 +80,10 @@ impl<T: Float> BlockedProduct<'_, T> {
             _ if self.b.col == 1 => Right::InRows,
             _ => Right::InColumns,
         };
-        // Row-major left matrices are read in place.
+        // Row-major left matrices are read in place, unless all rows map to the same sets of the L1 cache.
         let small = self.m * self.n * self.k <= SMALL;
-        let packs_left = self.a.col != 1 && is_packed && !small && self.n > 2 * kernels.panel() && self.m > 1;
+        let is_slow = self.a.col != 1 || (self.a.row * size_of::<T>() as isize) % CONFLICT == 0;
+        let packs_left = is_slow && is_packed && !small && self.n > 2 * kernels.panel() && self.m > 1;
         let depth = if is_packed { depth(self.k) } else { plain_depth(self.k) };
         let grid = TileGrid::new(shape, (kernels.tallest(), kernels.panel()), packs_left);
         // Packs once for all chunks of rows if packing is slow, or if each of many chunks would pack the same data.

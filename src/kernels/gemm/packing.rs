@@ -2,8 +2,8 @@
 
 use super::tile::Kernels;
 
-/// Rows of the right matrix in a block, such that two registers of its columns fill the L1 cache.
-const DEPTH: usize = 384;
+/// Rows of the right matrix in a block. Two registers of its columns are in the L2 cache, and mostly in the L1 cache.
+const DEPTH: usize = 512;
 /// Terms of a sum that are added sequentially if nothing is packed. Longer sums are split for accuracy.
 const LONG: usize = 4096;
 /// The largest number of columns of a right matrix whose packed form is cached.
