@@ -15,6 +15,7 @@ use crate::kernels::gemm::tiles::{
     COLUMNS, TALLEST, TILE_PAIRS, TILE_ROWS, TileFactors, TileSums, TilesInUse, multiply_pairs,
 };
 use crate::kernels::scratch::List;
+use crate::kernels::simd::vectorised;
 use crate::kernels::sixteen_bits::bits_of;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
@@ -26,6 +27,8 @@ pub(in super::super) fn fit(layout: &PlaneLayout, channels: usize) -> bool {
     !layout.in_place || are_whole
 }
 
+/// Numbers that a task rounds.
+const GRAIN: usize = 1 << 14;
 /// Words between the weights of two targets, so that they do not map to the same sets of the L1 cache.
 const GAP: usize = 16;
 
@@ -53,7 +56,10 @@ pub(super) fn pack_weights<T: Float>(
     let (row, rows) = (steps(layout, taps.len()) * TILE_PAIRS + GAP, targets + TALLEST);
     let chunks = sum.sources.channels.div_ceil(layout.chunk).max(1);
     let memory = Workspace::<T>::new(g.group * chunks * rows * row)?;
-    let (to, from) = (Shared::new(memory.ptr().cast::<u32>()), Shared::read_only(sum.weight));
+    let to = Shared::new(memory.ptr().cast::<u32>());
+    // SAFETY: the weight has an element for each target, channel and tap.
+    let weight = unsafe { std::slice::from_raw_parts(sum.weight, g.group * targets * channels * of_kernel) };
+    let rounded = rounded(weight);
     parallel(g.group * chunks * rows, |i| {
         let (group, chunk, at) = (i / rows / chunks, i / rows % chunks, i % rows);
         // SAFETY: each task has its own row, which the memory holds. Any bits are words.
@@ -65,17 +71,30 @@ pub(super) fn pack_weights<T: Float>(
         if at >= targets {
             return;
         }
-        let from = from.get().wrapping_add(group * targets * channels * of_kernel + at * target);
+        let from = &rounded[group * targets * channels * of_kernel + at * target..];
         let some = 2 * chunk * layout.chunk..(2 * (chunk + 1) * layout.chunk).min(channels);
-        for (place, channel) in some.enumerate() {
-            for (i, tap) in taps.iter().enumerate() {
-                // SAFETY: the weight has an element for each target, channel and tap.
-                let v = unsafe { from.wrapping_add(channel * source + tap).read() };
-                to[2 * i * tile + place] = bits_of(v.real() as f32);
-            }
+        for (i, tap) in taps.iter().enumerate() {
+            let of_channels = from[some.start * source + tap..].iter().step_by(source);
+            to[2 * i * tile..][..some.len()].iter_mut().zip(of_channels).for_each(|(to, v)| *to = *v);
         }
     });
     Ok(Weights::packed(memory, chunks * rows * row))
+}
+
+/// Numbers rounded to bfloat16.
+fn rounded<T: Float>(numbers: &[T]) -> List<u16> {
+    let mut rounded = List::repeat(0, numbers.len());
+    let to = Shared::new(rounded.as_mut_ptr());
+    parallel(numbers.len().div_ceil(GRAIN), |task| {
+        let from = &numbers[task * GRAIN..numbers.len().min((task + 1) * GRAIN)];
+        // SAFETY: each task has its own part.
+        let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(task * GRAIN), from.len()) };
+        vectorised(
+            #[inline(always)]
+            || to.iter_mut().zip(from).for_each(|(to, v)| *to = bits_of(v.real() as f32)),
+        );
+    });
+    rounded
 }
 
 /// Sums a block of positions for some rows of output channels.
