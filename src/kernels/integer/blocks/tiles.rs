@@ -1,20 +1,21 @@
 //! Products with blocks of levels by AVX-512: 16 columns in a register, up to 8 rows in a tile.
 
 mod in_amx;
-
-#[allow(clippy::wildcard_imports)]
-use std::arch::x86_64::*;
+mod kernels;
+mod rows;
 
 use in_amx::{BlockTiles, rows_in_tiles};
+use kernels::{BlockTile, numbers, whole};
+use rows::{PreparedRows, RowForm};
 
-use super::{BlockWeights, quantize, rounded};
+use super::{BlockWeights, rounded};
 use crate::array::{InputCache, Lent};
 use crate::kernels::Float;
 use crate::kernels::amx::TILE_ROWS;
 use crate::kernels::integer::in_tiles;
 use crate::kernels::scratch::{self, List};
 use crate::kernels::simd::x86::F32x16;
-use crate::kernels::simd::{Isa, Vector, isa, vectorised};
+use crate::kernels::simd::{Isa, Vector, isa};
 use crate::kernels::threads::{self, Shared};
 
 /// Columns of a register.
@@ -25,184 +26,6 @@ const TALL: usize = 8;
 const MANY: usize = 64;
 /// The fewest multiplications of a task.
 const GRAIN: usize = 1 << 18;
-
-/// The rows of a tile, prepared for its kernel, and the columns of a register.
-struct BlockTile {
-    /// Terms of all rows, and for each block the middle level times the negative sum of whole numbers.
-    x: *const f32,
-    /// Sums of the rows in each block.
-    sums: *const f32,
-    /// The steps of the rows in each block, if they are whole numbers.
-    steps: *const f32,
-    /// The levels. Four bytes of each column are followed by the next four bytes of each column.
-    levels: *const u8,
-    /// The scales of each block.
-    scales: *const f32,
-    /// The zero points of each block minus the middle level.
-    zeros: *const f32,
-    /// Blocks of a column.
-    blocks: usize,
-    /// Registers of levels in a block.
-    words: usize,
-    /// The result.
-    y: *mut f32,
-    /// The distance of its rows.
-    row: usize,
-    /// The columns that are written.
-    mask: u16,
-}
-
-/// A kernel for one number of rows.
-type BlockKernel = unsafe fn(&BlockTile);
-
-/// Multiplies numbers by levels of `BITS`. `ZEROS` is true if there are zero points.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // loops of constant length stay in registers
-unsafe fn of_numbers<const M: usize, const ZEROS: bool, const BITS: u32>(t: &BlockTile) {
-    // SAFETY: the caller guarantees the instruction set, and the memory of the tile is valid.
-    unsafe {
-        let table = _mm512_setr_ps(
-            -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0,
-        );
-        let middle = _mm512_set1_epi8(-128);
-        let mut totals = [_mm512_setzero_ps(); M];
-        let (mut x, mut levels) = (t.x, t.levels);
-        for b in 0..t.blocks {
-            // Few rows need two sums each, since an addition takes longer than the steps between two.
-            let mut sums = [[_mm512_setzero_ps(); M]; 2];
-            for _ in 0..t.words {
-                let eight = _mm512_loadu_si512(levels.cast());
-                /// Adds the products of one term.
-                macro_rules! add {
-                    ($i:literal) => {
-                        // The table ignores all but the lowest four bits.
-                        let weights = if BITS == 4 {
-                            _mm512_permutexvar_ps(_mm512_srli_epi32::<{ 4 * $i }>(eight), table)
-                        } else {
-                            let signed = _mm512_xor_si512(eight, middle);
-                            let high = _mm512_slli_epi32::<{ 24 - 8 * ($i % 4) }>(signed);
-                            _mm512_cvtepi32_ps(_mm512_srai_epi32::<24>(high))
-                        };
-                        let sums = &mut sums[if M <= 2 { $i % 2 } else { 0 }];
-                        for m in 0..M {
-                            sums[m] = _mm512_fmadd_ps(_mm512_set1_ps(*x.add($i * M + m)), weights, sums[m]);
-                        }
-                    };
-                }
-                add!(0);
-                add!(1);
-                add!(2);
-                add!(3);
-                if BITS == 4 {
-                    add!(4);
-                    add!(5);
-                    add!(6);
-                    add!(7);
-                }
-                x = x.add(M * (32 / BITS as usize));
-                levels = levels.add(64);
-            }
-            let scales = _mm512_loadu_ps(t.scales.add(WIDE * b));
-            for m in 0..M {
-                let mut sum = if M <= 2 { _mm512_add_ps(sums[0][m], sums[1][m]) } else { sums[0][m] };
-                if ZEROS {
-                    let of_row = _mm512_set1_ps(*t.sums.add(b * M + m));
-                    sum = _mm512_fnmadd_ps(_mm512_loadu_ps(t.zeros.add(WIDE * b)), of_row, sum);
-                }
-                totals[m] = _mm512_fmadd_ps(sum, scales, totals[m]);
-            }
-        }
-        for m in 0..M {
-            _mm512_mask_storeu_ps(t.y.add(m * t.row), t.mask, totals[m]);
-        }
-    }
-}
-
-/// Multiplies whole numbers of 8 bits by levels. Four terms of a row are adjacent: for levels of 4 bits the even ones
-/// of eight terms, then the odd ones.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // as above
-unsafe fn of_whole<const M: usize, const ZEROS: bool, const BITS: u32>(t: &BlockTile) {
-    // SAFETY: as above.
-    unsafe {
-        let low = _mm512_set1_epi8(15);
-        let mut totals = [_mm512_setzero_ps(); M];
-        let (mut x, mut levels) = (t.x.cast::<i32>(), t.levels);
-        for b in 0..t.blocks {
-            let mut sums = [_mm512_setzero_si512(); M];
-            for m in 0..M {
-                sums[m] = _mm512_set1_epi32(*x.add(m));
-            }
-            x = x.add(M);
-            for _ in 0..t.words {
-                let eight = _mm512_loadu_si512(levels.cast());
-                let even = if BITS == 4 { _mm512_and_si512(eight, low) } else { eight };
-                for m in 0..M {
-                    sums[m] = _mm512_dpbusd_epi32(sums[m], even, _mm512_set1_epi32(*x.add(m)));
-                }
-                x = x.add(M);
-                if BITS == 4 {
-                    let odd = _mm512_and_si512(_mm512_srli_epi32::<4>(eight), low);
-                    for m in 0..M {
-                        sums[m] = _mm512_dpbusd_epi32(sums[m], odd, _mm512_set1_epi32(*x.add(m)));
-                    }
-                    x = x.add(M);
-                }
-                levels = levels.add(64);
-            }
-            let scales = _mm512_loadu_ps(t.scales.add(WIDE * b));
-            for m in 0..M {
-                let mut sum = _mm512_cvtepi32_ps(sums[m]);
-                if ZEROS {
-                    let of_row = _mm512_set1_ps(*t.sums.add(b * M + m));
-                    sum = _mm512_fnmadd_ps(_mm512_loadu_ps(t.zeros.add(WIDE * b)), of_row, sum);
-                }
-                let step = _mm512_mul_ps(scales, _mm512_set1_ps(*t.steps.add(b * M + m)));
-                totals[m] = _mm512_fmadd_ps(sum, step, totals[m]);
-            }
-        }
-        for m in 0..M {
-            _mm512_mask_storeu_ps(t.y.add(m * t.row), t.mask, totals[m]);
-        }
-    }
-}
-
-/// Makes a function that returns the kernel for a number of rows, bits, and zero points or none.
-macro_rules! kernels {
-    ($name:ident, $work:ident, $features:literal) => {
-        /// The kernel for this number of rows, with or without zero points, for levels of 4 or 8 bits.
-        fn $name(rows: usize, has_zeros: bool, bits: usize) -> BlockKernel {
-            #[target_feature(enable = $features)]
-            /// The kernel with its instructions.
-            unsafe fn kernel<const M: usize, const ZEROS: bool, const BITS: u32>(t: &BlockTile) {
-                // SAFETY: the function has the instruction set, and the caller guarantees the memory.
-                unsafe { $work::<M, ZEROS, BITS>(t) }
-            }
-            /// Kernels for one to eight rows.
-            const fn all<const ZEROS: bool, const BITS: u32>() -> [BlockKernel; TALL] {
-                [
-                    kernel::<1, ZEROS, BITS>,
-                    kernel::<2, ZEROS, BITS>,
-                    kernel::<3, ZEROS, BITS>,
-                    kernel::<4, ZEROS, BITS>,
-                    kernel::<5, ZEROS, BITS>,
-                    kernel::<6, ZEROS, BITS>,
-                    kernel::<7, ZEROS, BITS>,
-                    kernel::<8, ZEROS, BITS>,
-                ]
-            }
-            let all = match (bits, has_zeros) {
-                (4, false) => all::<false, 4>(),
-                (4, true) => all::<true, 4>(),
-                (_, false) => all::<false, 8>(),
-                (_, true) => all::<true, 8>(),
-            };
-            all[rows - 1]
-        }
-    };
-}
-kernels!(numbers, of_numbers, "avx512f,avx512dq,avx512bw,avx512vl,fma");
-kernels!(whole, of_whole, "avx512f,avx512dq,avx512bw,avx512vl,fma,avx512vnni");
 
 /// Transposes up to 16 rows of `n` elements, `row` elements apart. Missing rows become zeros, and `less` is subtracted
 /// if `SUBTRACTS`.
@@ -267,36 +90,6 @@ pub(super) struct PackedBlocks<'a> {
     parameters: Option<Lent<'a, f32>>,
     /// True if tiles of AMX multiply whole numbers.
     uses_tiles: bool,
-}
-
-/// The numbers of prepared rows, and the kernel that multiplies them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RowForm {
-    Numbers,
-    Whole,
-    /// Whole numbers in contiguous rows, a multiple of [`TILE_ROWS`], for tiles of AMX.
-    InTiles,
-}
-
-impl RowForm {
-    /// Rows of a tile, whose terms are interleaved.
-    fn tall(self) -> usize {
-        if self == Self::InTiles { 1 } else { TALL }
-    }
-}
-
-/// Rows in the order in which the kernels read them.
-struct PreparedRows {
-    /// The kind of numbers.
-    form: RowForm,
-    /// Terms, see [`BlockTile`].
-    x: List<f32>,
-    /// Elements of `x` for each row.
-    each: usize,
-    /// Sums of the blocks.
-    sums: List<f32>,
-    /// Steps of the blocks.
-    steps: List<f32>,
 }
 
 impl<T> BlockWeights<'_, T> {
@@ -465,93 +258,6 @@ impl<'a> PackedBlocks<'a> {
                 }
             });
         });
-    }
-}
-
-impl PreparedRows {
-    /// The place of a row in a tile of up to `tall` rows. Returns the first row of the tile, the row within it, and its
-    /// number of rows.
-    fn place(i: usize, rows: usize, tall: usize) -> (usize, usize, usize) {
-        let start = i / tall * tall;
-        (start, i - start, tall.min(rows - start))
-    }
-
-    /// Elements of a block of whole numbers.
-    fn words(block: usize) -> usize {
-        1 + block / 4
-    }
-
-    /// Numbers, with zeros after the last term.
-    fn of_numbers<T: Float>(weights: &BlockWeights<'_, T>, x: &[T]) -> Self {
-        let (terms, blocks, block) = (weights.terms, weights.blocks(), weights.block);
-        let (rows, each) = (x.len() / terms, blocks * block);
-        let (mut to, mut sums) = (List::repeat(0.0, rows * each), List::repeat(0.0, rows * blocks));
-        vectorised(
-            #[inline(always)]
-            || {
-                for (i, x) in x.chunks_exact(terms).enumerate() {
-                    let (start, m, count) = Self::place(i, rows, TALL);
-                    let to = &mut to[start * each + m..];
-                    to.iter_mut().step_by(count).zip(x).for_each(|(to, v)| *to = v.real() as f32);
-                    let sums = sums[start * blocks + m..].iter_mut().step_by(count);
-                    for (to, x) in sums.zip(x.chunks(block)) {
-                        *to = x.iter().map(|v| v.real()).sum::<f64>() as f32;
-                    }
-                }
-            },
-        );
-        Self { form: RowForm::Numbers, x: to, each, sums, steps: List::repeat(0.0, 0) }
-    }
-
-    /// Blocks quantized to whole numbers of 8 bits.
-    fn of_whole<T: Float>(weights: &BlockWeights<'_, T>, x: &[T], form: RowForm) -> Self {
-        let (terms, blocks, block) = (weights.terms, weights.blocks(), weights.block);
-        let (rows, per_block) = (x.len() / terms, Self::words(block));
-        let each = blocks * per_block;
-        let mut to = List::repeat(0.0, rows * each);
-        let [mut sums, mut steps] = [(); 2].map(|()| List::repeat(0.0, rows * blocks));
-        let (middle, is_paired) = (weights.middle() as i32, weights.bits == 4);
-        let mut bytes = List::repeat(0, block);
-        scratch::with(block, |levels: &mut [T]| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (i, x) in x.chunks_exact(terms).enumerate() {
-                        let (start, m, count) = Self::place(i, rows, form.tall());
-                        for (b, x) in x.chunks(block).enumerate() {
-                            levels.fill(T::ZERO);
-                            let step = quantize(x, levels);
-                            let mut sum = 0;
-                            for (to, level) in bytes.iter_mut().zip(&*levels) {
-                                let level = level.real() as i32;
-                                sum += level;
-                                *to = level as u8;
-                            }
-                            let at = (start * blocks) + b * count + m;
-                            (sums[at], steps[at]) = (sum as f32, step.real() as f32);
-                            let to = &mut to[start * each + b * per_block * count + m..];
-                            let mut to = to.iter_mut().step_by(count);
-                            let mut put = |bits: u32| {
-                                if let Some(to) = to.next() {
-                                    *to = f32::from_bits(bits);
-                                }
-                            };
-                            put((-middle * sum).cast_unsigned());
-                            for eight in bytes.as_chunks::<8>().0 {
-                                let [a, b, c, d, e, f, g, h] = *eight;
-                                let order = if is_paired { [a, c, e, g, b, d, f, h] } else { *eight };
-                                order
-                                    .as_chunks::<4>()
-                                    .0
-                                    .iter()
-                                    .for_each(|four| put(u32::from_le_bytes(*four)));
-                            }
-                        }
-                    }
-                },
-            );
-        });
-        Self { form, x: to, each, sums, steps }
     }
 }
 
