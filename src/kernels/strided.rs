@@ -86,20 +86,36 @@ pub fn transpose_with<T: Element>(
             let height = TILE.min(m - i0);
             walk(&axes, [0; 2], at..at + 1, |[x0, y0]| {
                 for j0 in (0..n).step_by(TILE) {
-                    let width = TILE.min(n - j0);
-                    // Copy through a tile in the cache: distant lines would evict each other.
-                    let mut tile = [[x[x0]; TILE]; TILE];
-                    for (j, tile) in tile[..width].iter_mut().enumerate() {
-                        tile[..height].copy_from_slice(&x[x0 + i0 + (j0 + j) * step..][..height]);
-                    }
-                    for i in 0..height {
-                        let line = line(y0 + (i0 + i) * row + j0, width);
-                        line.iter_mut().zip(&tile).for_each(|(y, tile)| put(y, tile[i]));
+                    let from = &x[x0 + i0 + j0 * step..];
+                    let write = |i: usize, tile: &[[T; TILE]]| {
+                        let line = line(y0 + (i0 + i) * row + j0, tile.len());
+                        line.iter_mut().zip(tile).for_each(|(y, tile)| put(y, tile[i]));
+                    };
+                    // The loops over a whole tile have constant lengths.
+                    match [height, TILE.min(n - j0)] {
+                        [TILE, TILE] => through_tile(from, step, [TILE, TILE], write),
+                        size => through_tile(from, step, size, write),
                     }
                 }
             });
         }
     });
+}
+
+/// Copies lines of `height` elements, `step` apart, to a tile in the cache: distant lines would evict each other. Calls
+/// `write` with the number of each element of the lines, and the tile.
+#[inline(always)]
+fn through_tile<T: Copy>(
+    x: &[T],
+    step: usize,
+    [height, width]: [usize; 2],
+    write: impl Fn(usize, &[[T; TILE]]),
+) {
+    let mut tile = [[x[0]; TILE]; TILE];
+    for (j, tile) in tile[..width].iter_mut().enumerate() {
+        tile[..height].copy_from_slice(&x[j * step..][..height]);
+    }
+    (0..height).for_each(|i| write(i, &tile[..width]));
 }
 
 /// Small numbers of adjacent elements, known at compile time.
