@@ -17,10 +17,12 @@ RNG = np.random.default_rng(5)
 class Net:
     """Builds an ONNX model node by node. Values are known by their names."""
 
-    def __init__(self, shape, dtype="uint8"):
-        """Begins a model with one float input, whose levels have the type `dtype`."""
+    def __init__(self, shape, dtype="uint8", takes_levels=False):
+        """Begins a model whose levels have the type `dtype`. Its input has floats or levels."""
         self.nodes, self.held, self.dtype, self.shape = [], [], np.dtype(dtype), shape
-        self.input = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+        self.takes_levels = takes_levels
+        kind = helper.np_dtype_to_tensor_dtype(self.dtype) if takes_levels else TensorProto.FLOAT
+        self.input = helper.make_tensor_value_info("x", kind, shape)
 
     def constant(self, array):
         """Adds a constant and returns its name."""
@@ -69,6 +71,8 @@ class Net:
         """Asserts that integer, float and onnxruntime results agree, and that the graph has these functions."""
         proto = self.model(y)
         x = RNG.uniform(-1, 1, self.shape).astype(np.float32)
+        if self.takes_levels:
+            x = RNG.integers(zero(self.dtype, 0), zero(self.dtype, 256), self.shape).astype(self.dtype)
         model, plain = (kinnor.onnx.Model(onnx.load_from_string(proto.SerializeToString())) for _ in range(2))
         plain.get_parameters()
         found, numbers = model(x), plain(x)
@@ -238,6 +242,33 @@ def test_quantized_outputs_and_float_outputs():
     x = RNG.uniform(-1, 1, (2, 5)).astype(np.float32)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     np.testing.assert_allclose(kinnor.onnx.Model(proto)(x), session.run(None, {"x": x})[0], atol=1e-5)
+
+
+@DTYPES
+@pytest.mark.parametrize("form", ["operators", "dequantized"])
+def test_inputs_of_levels(dtype, form):
+    """Layers read an input of levels without converting it to floats."""
+    net = Net((2, 8, 6, 7), dtype, takes_levels=True)
+    x, y = net.scale(0.01, zero(dtype, 120)), net.scale(0.05, zero(dtype, 100))
+    if form == "operators":
+        weight = (net.constant(RNG.integers(-127, 128, (12, 8, 3, 3)).astype(np.int8)), *net.scale(0.01, 0, "int8"))
+        h = net.node("QLinearConv", "x", *x, *weight, *y, pads=[1] * 4)
+    else:
+        number = net.node("DequantizeLinear", "x", *x)
+        h = net.node("QuantizeLinear", net.node("Conv", number, net.weight(12, 8, 3, 3)[0], pads=[1] * 4), *y)
+    counted = net.check(h, {"QuantizedConvolution": 1, "QuantizeUint8": int(dtype == "int8")})
+    assert not counted["Convolution"] + counted["DequantizeLinear"]
+
+
+def test_inputs_of_levels_that_floats_read():
+    """An input of levels may have readers that compute in floats, and readers of the levels themselves."""
+    net = Net((3, 5), takes_levels=True)
+    scale = net.scale(0.01, 120)
+    number = net.node("DequantizeLinear", "x", *scale)
+    cast = net.node("Cast", "x", to=TensorProto.FLOAT)
+    own = net.node("Mul", cast, net.constant(np.float32(0.001)))
+    h = net.node("QuantizeLinear", net.node("Add", net.node("Tanh", number), own), *net.scale(0.02, 30))
+    net.check(h, {"QuantizeUint8": 1})
 
 
 def test_training_uses_floats():

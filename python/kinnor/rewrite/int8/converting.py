@@ -212,9 +212,19 @@ class IntegerLayers:
         own = float(number.item())
         return self._bounded(inner, target.within(own if least is None else least, own if most is None else most))
 
+    def _take(self, x: Variable) -> None:
+        """Records the levels of an input of the graph, if it has 8-bit levels."""
+        if x.dtype == np.uint8:
+            self._levels[x] = Levels(plain=x), 0
+        elif x.dtype == np.int8:
+            one = constant([1.0], np.float32), constant([0], np.int64)
+            self._levels[x] = Levels(plain=F.quantize_uint8(F.add_scalar(x, float(SIGNED)), *one)), SIGNED
+
     def _dequantize(self, f: Function) -> None:
         """Converts a `DequantizeLinear`: records the levels of its output."""
         x, step, zero = f.inputs
+        if x in self.given and x not in self._levels:
+            self._take(x)
         if x not in self._levels or step.size != 1 or zero.size != 1:
             return
         levels, shift = self._levels[x]
