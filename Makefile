@@ -85,7 +85,7 @@ wheel: .venv/made $(STUBS)
 	tools/arm64 wheel $(TARGET)
 else
 wheel: .venv/made
-	$(PYTHON) -m pip install --quiet numpy $(if $(ZIG),ziglang)
+	$(PYTHON) -m pip install --quiet deflate numpy $(if $(ZIG),ziglang)
 	PATH="$(CURDIR)/.venv/bin:$$PATH" MATURIN_PEP517_ARGS="--locked $(ZIG)" $(PYTHON) -m pip wheel --no-deps \
 		--no-build-isolation --wheel-dir target/wheels .
 endif

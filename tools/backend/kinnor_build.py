@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import maturin
 from maturin import (
@@ -81,7 +83,8 @@ def complete(wheel: Path) -> None:
         stubs = {path.relative_to(folder).as_posix(): path.read_bytes() for path in Path(folder).rglob("*.pyi")}
         del stubs[WRITTEN_BY_HAND]
         entries = [(entry, archive.read(entry)) for entry in archive.infolist() if entry.filename not in stubs]
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+    compressor = mock.patch.object(zipfile, "_get_compressor", Compressor)
+    with compressor, zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, stub in stubs.items():
             archive.writestr(name, stub)
         for entry, content in entries:
@@ -90,6 +93,27 @@ def complete(wheel: Path) -> None:
                 lines = [*others, *(recorded(name, stub) for name, stub in stubs.items())]
                 content = "".join(f"{line}\n" for line in lines).encode()
             archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+
+
+class Compressor:
+    """Compresses a file of a wheel, to fewer bytes if the package `deflate` is installed: `make wheel` does that."""
+
+    def __init__(self, *_: object) -> None:
+        self.content = bytearray()
+
+    def compress(self, content: bytes) -> bytes:
+        """Takes a part of the file. Returns nothing yet."""
+        self.content += content
+        return b""
+
+    def flush(self) -> bytes:
+        """Returns the compressed file."""
+        try:
+            from deflate import deflate_compress
+        except ImportError:
+            compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+            return compressor.compress(self.content) + compressor.flush()
+        return bytes(deflate_compress(bytes(self.content), 12))
 
 
 def recorded(name: str, content: bytes) -> str:
