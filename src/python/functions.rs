@@ -85,14 +85,25 @@ fn common<'a, 'py>(
     Ok((key == "outputs").then_some(value))
 }
 
-/// The inputs of a call, if all are variables.
+/// Calls an operation whose inputs are given by place, if all are variables. All arguments have their defaults.
 #[inline]
-fn variables<'a>(args: &'a [Bound<'_, PyAny>]) -> Option<SmallVec<[&'a graph::Variable; 4]>> {
-    let mut variables = SmallVec::new();
-    for x in args {
-        variables.push(&x.cast::<Variable>().ok()?.get().variable);
+fn apply_to_variables<'py>(
+    py: Python<'py>,
+    op: &Op,
+    args: &[Bound<'py, PyAny>],
+) -> Option<PyResult<Bound<'py, PyAny>>> {
+    fn variable<'a>(x: &'a Bound<'_, PyAny>) -> Option<&'a graph::Variable> {
+        Some(&x.cast::<Variable>().ok()?.get().variable)
     }
-    Some(variables)
+    // The common numbers of inputs need no list.
+    match args {
+        [x] => Some(connected(py, op, &[variable(x)?], &[])),
+        [a, b] => Some(connected(py, op, &[variable(a)?, variable(b)?], &[])),
+        _ => {
+            let x = args.iter().map(variable).collect::<Option<SmallVec<[_; 4]>>>()?;
+            Some(connected(py, op, &x, &[]))
+        }
+    }
 }
 
 /// Calls an operation whose inputs are required arrays, given by place. All arguments have their defaults.
@@ -145,8 +156,8 @@ fn apply<'py>(
         && args.len() == row.n_inputs
         && let Some(op) = &row.plain
     {
-        match variables(args) {
-            Some(x) => return connected(py, op, &x, &[]),
+        match apply_to_variables(py, op, args) {
+            Some(made) => return made,
             None if row.simple => return apply_plain(py, row, op, args),
             None => {}
         }

@@ -3,20 +3,14 @@
 use smallvec::SmallVec;
 
 use crate::array::Shape;
-use crate::graph::arena::provenance::Provenance;
-use crate::graph::arena::slots::{FunctionSlot, Output, TensorSlot, VariableSlot};
-use crate::graph::arena::validity::PlanMarks;
-use crate::graph::arena::{Arena, Attached, Ix, NONE, Saved, flag};
+use crate::graph::arena::slots::{Consumer, FunctionSlot, Output, TensorSlot, VariableSlot};
+use crate::graph::arena::{Arena, Ix, NONE, flag};
 use crate::graph::settings::modes;
 use crate::ops::Op;
 
 /// The properties of a new function.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct NewFunction {
-    /// The length of the longest path to it from a variable without parent.
-    pub(crate) rank: u32,
-    /// Gradients flow through it.
-    pub(crate) need_grad: bool,
     /// Created under `no_grad`: gradients never flow through it.
     pub(crate) no_grad: bool,
     /// The number of its context.
@@ -25,128 +19,77 @@ pub(crate) struct NewFunction {
 
 impl Arena {
     /// A new tensor with a count of one.
-    #[inline(always)]
     pub(crate) fn new_tensor(&mut self, shape: &Shape) -> Ix {
-        let ix = self.tensors.take(|| TensorSlot {
-            count: 0,
-            handles: 0,
-            shape: Shape::default(),
-            reshaped: 0,
-            data: None,
-            grad: None,
-            mark: 0,
-            places: [NONE; 2],
-            gradient_state: Attached::NONE,
-            plans: PlanMarks::NONE,
-        });
-        let slot = &mut self.tensors[ix];
+        let (ix, slot) = self.tensors.take(TensorSlot::blank);
         slot.count = 1;
         slot.shape.clone_from(shape);
         ix
     }
 
     /// A new variable on a tensor. Takes over the caller's count of the tensor, and has a count of one itself.
-    #[inline(always)]
     pub(crate) fn new_variable(&mut self, tensor: Ix, flags: u16, parent: Ix, rank: u32) -> Ix {
-        let ix = self.variables.take(|| VariableSlot {
-            generation: 0,
-            count: 0,
-            handles: 0,
-            tensor: NONE,
-            parent: NONE,
-            rank: 0,
-            flags: 0,
-            mark: 0,
-            visits: 0,
-            consumers: SmallVec::new(),
-            extra: None,
-        });
-        let slot = &mut self.variables[ix];
-        slot.count = 1;
-        slot.tensor = tensor;
-        slot.flags = flags;
-        slot.parent = parent;
-        slot.rank = rank;
+        let (ix, slot) = self.variables.take(VariableSlot::blank);
+        (slot.count, slot.tensor, slot.flags) = (1, tensor, flags);
+        (slot.parent, slot.rank) = (parent, rank);
         ix
     }
 
-    /// A new function without inputs and outputs. Each output that is added holds it.
+    /// A new function of these inputs, which it holds, and whether a gradient flows through it. Each output that is
+    /// added holds it.
     #[inline(always)]
-    pub(crate) fn new_function(&mut self, op: Op, new: NewFunction) -> Ix {
-        let ix = self.functions.take(|| FunctionSlot {
-            generation: 0,
-            born: 0,
-            count: 0,
-            op: None,
-            inputs: SmallVec::new(),
-            all_inputs: None,
-            outputs: SmallVec::new(),
-            rank: 0,
-            need_grad: false,
-            no_grad: false,
-            may_take_copy: false,
-            pending: false,
-            saved: Saved::New,
-            ran_eagerly: false,
-            budgeted: false,
-            evictor: None,
-            planned: false,
-            busy: None,
-            need_setup: false,
-            set_up: 0,
-            context: 0,
-            mark: 0,
-            at: 0,
-            provenance: Provenance::default(),
-            manual: None,
-            tags: Vec::new(),
-        });
-        let slot = &mut self.functions[ix];
-        (slot.op, slot.born, slot.set_up) = (Some(op), self.births, self.reshapes);
-        let NewFunction { rank, need_grad, no_grad, context } = new;
-        (slot.rank, slot.need_grad, slot.no_grad, slot.context) = (rank, need_grad, no_grad, context);
-        self.births += 1;
-        slot.provenance.identify(slot.generation, ix);
-        ix
-    }
-
-    /// Makes variables the inputs of a new function, which holds them.
-    #[inline]
-    pub(crate) fn add_inputs(&mut self, f: Ix, inputs: impl Iterator<Item = Ix>) {
+    pub(crate) fn new_function(
+        &mut self,
+        op: Op,
+        inputs: impl Iterator<Item = Ix>,
+        new: NewFunction,
+    ) -> (Ix, bool) {
+        let (f, slot) = self.functions.take(FunctionSlot::blank);
+        let as_consumer = Consumer { function: f, generation: slot.generation };
+        let (mut own, mut rank, mut need_grad) = (SmallVec::new(), 0, false);
         for v in inputs {
-            self.variables[v].count += 1;
-            self.add_consumer(v, f);
-            self.functions[f].inputs.push(v);
+            let input = self.add_consumer(v, as_consumer);
+            input.count += 1;
+            (rank, need_grad) = (rank.max(input.rank), need_grad | input.need_grad());
+            own.push(v);
         }
+        need_grad &= !new.no_grad;
+        let slot = &mut self.functions[f];
+        (slot.op, slot.inputs, slot.born, slot.set_up) = (Some(op), own, self.births, self.reshapes);
+        (slot.rank, slot.need_grad, slot.no_grad, slot.context) = (rank, need_grad, new.no_grad, new.context);
+        slot.provenance.identify(slot.generation, f);
+        self.births += 1;
+        (f, need_grad)
     }
 
-    /// Appends an output to a new function. Returns its tensor, and its variable with a count for the caller.
+    /// Appends an output to a new function. Returns its variable with a count for the caller, which is one of these
+    /// handles or, if there are none, another holder.
     #[inline(always)]
-    pub(crate) fn add_output(&mut self, f: Ix, shape: &Shape, flags: u16) -> (Ix, Ix) {
-        let tensor = self.new_tensor(shape);
-        self.tensors[tensor].count = 2; // one for the variable, one for the function
-        let slot = &mut self.functions[f];
-        slot.count += 1;
-        let rank = slot.rank + 1;
-        let v = self.new_variable(tensor, flags, f, rank);
-        let generation = self.variables[v].generation;
-        self.functions[f].outputs.push(Output { variable: v, generation, tensor });
-        (tensor, v)
+    pub(crate) fn add_output(&mut self, f: Ix, shape: &Shape, flags: u16, handles: u32) -> Ix {
+        let (tensor, slot) = self.tensors.take(TensorSlot::blank);
+        (slot.count, slot.handles) = (2, handles); // the variable and the function hold it
+        slot.shape.clone_from(shape);
+        let (v, variable) = self.variables.take(VariableSlot::blank);
+        let function = &mut self.functions[f];
+        (variable.count, variable.handles, variable.tensor, variable.flags) = (1, handles, tensor, flags);
+        (variable.parent, variable.rank) = (f, function.rank + 1);
+        function.outputs.push(Output { variable: v, generation: variable.generation, tensor });
+        function.count += 1;
+        v
     }
 
     /// Inserts a function of one input and one output between `f` and its input `i`.
     pub(crate) fn insert_before(&mut self, f: Ix, i: usize, op: Op) {
         let FunctionSlot { no_grad, context, .. } = self.functions[f];
         let v = self.functions[f].inputs[i];
-        let new = self.new_function(op, NewFunction { no_grad, context, ..NewFunction::default() });
+        let (new, _) = self.new_function(op, [].into_iter(), NewFunction { no_grad, context });
         let shape = self.shape(self.tensor(v)).clone();
-        let (_, output) = self.add_output(new, &shape, if no_grad { flag::NEED_GRAD_SET } else { 0 });
+        let output = self.add_output(new, &shape, if no_grad { flag::NEED_GRAD_SET } else { 0 }, 0);
         // The new function takes over the count of `v` that belonged to `f`.
         self.functions[new].inputs.push(v);
         self.remove_consumer(v, f);
-        self.add_consumer(v, new);
+        self.add_consumer(v, self.as_consumer(new));
         self.functions[f].inputs[i] = output;
-        self.add_consumer(output, f);
+        self.add_consumer(output, self.as_consumer(f));
         self.outdate(self.tensor(v));
     }
 

@@ -10,23 +10,32 @@ use crate::graph::arena::{Arena, Attached, Attachment, Garbage, Ix, NONE, Partne
 
 /// Changes to connections.
 impl Arena {
-    /// Adds `function` to the consumers of `v`.
-    #[inline(always)]
-    pub(crate) fn add_consumer(&mut self, v: Ix, function: Ix) {
-        self.consumers_changed(v);
-        let generation = self.functions[function].generation;
-        let consumers = &mut self.variables[v].consumers;
-        if consumers.len() == consumers.capacity() {
-            self.forget_freed_consumers(v);
-        }
-        self.variables[v].consumers.push(Consumer { function, generation });
+    /// A use by `function`, to add to the consumers of a variable.
+    pub(super) fn as_consumer(&self, function: Ix) -> Consumer {
+        Consumer { function, generation: self.functions[function].generation }
     }
 
-    /// Removes the functions that were freed from the consumers of `v`.
+    /// Adds a use to the consumers of `v`, and returns `v`.
+    #[inline(always)]
+    pub(super) fn add_consumer(&mut self, v: Ix, consumer: Consumer) -> &mut VariableSlot {
+        let slot = &self.variables[v];
+        if slot.flags & flag::PLANNED != 0 || slot.consumers.len() == slot.consumers.capacity() {
+            self.expect_consumer(v);
+        }
+        let slot = &mut self.variables[v];
+        slot.consumers.push(consumer);
+        slot
+    }
+
+    /// Outdates plans before `v` gets a consumer. Removes the functions that were freed from a full list of consumers.
     #[inline(never)]
-    fn forget_freed_consumers(&mut self, v: Ix) {
+    fn expect_consumer(&mut self, v: Ix) {
+        self.consumers_changed(v);
         let Self { variables, functions, .. } = self;
-        variables[v].consumers.retain(|c| functions[c.function].generation == c.generation);
+        let consumers = &mut variables[v].consumers;
+        if consumers.len() == consumers.capacity() {
+            consumers.retain(|c| functions[c.function].generation == c.generation);
+        }
     }
 
     /// Removes one use by `function` from the consumers of `v`.
@@ -165,7 +174,7 @@ impl Arena {
             self.outdate(self.variables[*v].tensor);
             match (was, is) {
                 (true, false) => self.remove_consumer(*v, f),
-                (false, true) => self.add_consumer(*v, f),
+                (false, true) => _ = self.add_consumer(*v, self.as_consumer(f)),
                 _ => {}
             }
         }

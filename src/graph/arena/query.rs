@@ -81,9 +81,7 @@ impl Arena {
     /// True if `v` needs a gradient: as the user set it, otherwise as its parent determines.
     #[inline]
     pub(crate) fn need_grad(&self, v: Ix) -> bool {
-        let flags = self.variables[v].flags;
-        let bit = if flags & flag::NEED_GRAD_SET != 0 { flag::NEED_GRAD } else { flag::NEED_GRAD_STATE };
-        flags & bit != 0
+        self.variables[v].need_grad()
     }
 
     /// True if no gradient flows on from `v`: it has no parent, or its parent needs no gradient.

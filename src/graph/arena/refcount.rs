@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::graph::arena::slots::FunctionSlot;
+use crate::graph::arena::slots::{Consumer, FunctionSlot};
 use crate::graph::arena::{Arena, Garbage, Ix, NONE, Saved, flag};
 use crate::ops::Op;
 
@@ -67,26 +67,16 @@ impl Arena {
     pub(crate) fn drop_handle(&mut self, v: Ix) {
         let slot = &mut self.variables[v];
         slot.handles -= 1;
+        slot.count -= 1;
+        let is_last = slot.count == 0;
         let tensor = &mut self.tensors[slot.tensor];
         tensor.handles -= 1;
         if let Some(data) = &tensor.data {
             data.add_users(-1);
         }
-        self.release(v);
-    }
-
-    /// Releases one count of a variable, and frees everything that thereby loses its last holder. Uses an explicit
-    /// stack instead of recursion.
-    #[inline]
-    pub(crate) fn release(&mut self, v: Ix) {
-        let slot = &mut self.variables[v];
-        slot.count -= 1;
-        if slot.count > 0 {
-            return;
+        if is_last {
+            self.bury(v);
         }
-        let mut dying = std::mem::take(&mut self.dying);
-        dying.push(v);
-        self.bury_all(dying);
     }
 
     /// Releases one count of a function.
@@ -100,7 +90,16 @@ impl Arena {
         self.bury_all(dying);
     }
 
-    /// Frees these variables, and functions and variables above them that lose their last owner.
+    /// Frees a variable without holders, and everything that thereby loses its last holder.
+    fn bury(&mut self, v: Ix) {
+        let mut dying = std::mem::take(&mut self.dying);
+        dying.push(v);
+        self.bury_all(dying);
+    }
+
+    /// Frees these variables, and functions and variables above them that lose their last owner. Uses an explicit
+    /// stack instead of recursion.
+    #[inline]
     fn bury_all(&mut self, mut dying: Vec<Ix>) {
         while let Some(v) = dying.pop() {
             let slot = &mut self.variables[v];
@@ -124,29 +123,36 @@ impl Arena {
     }
 
     /// Releases one count of a tensor.
+    #[inline]
     pub(crate) fn release_tensor(&mut self, tensor: Ix) {
         let slot = &mut self.tensors[tensor];
         slot.count -= 1;
-        if slot.count > 0 {
-            return;
+        if slot.count == 0 {
+            self.bury_tensor(tensor);
         }
+    }
+
+    /// Frees a tensor without holders.
+    fn bury_tensor(&mut self, tensor: Ix) {
+        let Self { tensors, garbage, .. } = self;
+        let slot = &mut tensors[tensor];
         if let Some(data) = slot.data.take() {
-            self.garbage.push(Garbage::Storage(data));
+            garbage.push(Garbage::Storage(data));
         }
         if let Some(grad) = slot.grad.take() {
-            self.garbage.push(Garbage::Storage(grad));
+            garbage.push(Garbage::Storage(grad));
         }
         if let Some(state) = slot.gradient_state.take() {
-            self.garbage.push(Garbage::Attachment(state));
+            garbage.push(Garbage::Attachment(state));
         }
-        self.outdate(tensor);
-        self.tensors.free.push(tensor);
+        slot.plans.outdate();
+        tensors.free.push(tensor);
     }
 
     /// Drops one count of a function. Frees it at zero, and adds its inputs to `dying` if they lose their last owner.
     fn release_function_to(&mut self, f: Ix, dying: &mut Vec<Ix>) {
-        let slot = &self.functions[f];
-        if slot.count == 1 && slot.planned {
+        let slot = &mut self.functions[f];
+        if slot.planned && slot.count == 1 {
             self.flush(); // a run may use it
         }
         let slot = &mut self.functions[f];
@@ -154,8 +160,8 @@ impl Arena {
         if slot.count > 0 {
             return;
         }
-        let generation = slot.generation;
-        slot.generation = generation.wrapping_add(1);
+        let as_consumer = Consumer { function: f, generation: slot.generation };
+        slot.generation = slot.generation.wrapping_add(1);
         (slot.pending, slot.budgeted, slot.busy, slot.need_setup) = (false, false, None, false);
         slot.may_take_copy = false;
         (slot.saved, slot.ran_eagerly) = (Saved::New, false);
@@ -163,16 +169,16 @@ impl Arena {
         if slot.has_rare_fields() {
             slot.drop_rare_fields(&mut self.garbage);
         }
-        let (op, state) = (slot.op.take(), slot.provenance.take_state());
-        let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
-        self.functions.free.push(f);
         // A static operation has no destructor, so it can be dropped here.
-        if let Some(op @ Op::Shared(_)) = op {
+        if let Some(op @ Op::Shared(_)) = slot.op.take() {
             self.garbage.push(Garbage::Op(op));
         }
+        let state = slot.provenance.take_state();
         if !state.is_empty() {
             self.garbage.push(Garbage::State(state));
         }
+        let (inputs, outputs) = (std::mem::take(&mut slot.inputs), std::mem::take(&mut slot.outputs));
+        self.functions.free.push(f);
         for output in &outputs {
             if planned {
                 self.outdate(output.tensor);
@@ -180,17 +186,24 @@ impl Arena {
             self.release_tensor(output.tensor);
         }
         for input in &inputs {
-            let input = *input;
-            self.consumers_changed(input);
-            let slot = &mut self.variables[input];
-            // The most recently built consumer is last. Other entries remain until the list is full.
-            if slot.consumers.last().is_some_and(|c| c.function == f && c.generation == generation) {
-                slot.consumers.pop();
-            }
-            slot.count -= 1;
-            if slot.count == 0 {
-                dying.push(input);
+            if self.release_input(*input, as_consumer) {
+                dying.push(*input);
             }
         }
+    }
+
+    /// Releases the count of a variable that a freed function held as its consumer. Returns true if it was the last.
+    #[inline]
+    fn release_input(&mut self, v: Ix, consumer: Consumer) -> bool {
+        if self.variables[v].flags & flag::PLANNED != 0 {
+            self.consumers_changed(v);
+        }
+        let slot = &mut self.variables[v];
+        // The most recently built consumer is last. Other entries remain until the list is full.
+        if slot.consumers.last() == Some(&consumer) {
+            slot.consumers.pop();
+        }
+        slot.count -= 1;
+        slot.count == 0
     }
 }

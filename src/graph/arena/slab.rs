@@ -25,12 +25,16 @@ impl<T> Slab<T> {
         Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
     }
 
-    /// A slot to fill: a freed one with its old content, or a blank one.
+    /// A slot to fill, and its number: a freed one with its old content, or a blank one.
     #[inline(always)]
-    pub(crate) fn take(&mut self, blank: impl Fn() -> T) -> Ix {
-        if let Some(ix) = self.free.pop() {
-            return ix;
-        }
+    pub(crate) fn take(&mut self, blank: impl Fn() -> T) -> (Ix, &mut T) {
+        let ix = self.free.pop().unwrap_or_else(|| self.grow(blank));
+        (ix, &mut self[ix])
+    }
+
+    /// Adds a slot.
+    #[cold]
+    fn grow(&mut self, blank: impl Fn() -> T) -> Ix {
         if (self.len >> CHUNK) as usize == self.chunks.len() {
             let chunk: Vec<T> = (0..1 << CHUNK).map(|_| blank()).collect();
             self.chunks
@@ -75,11 +79,11 @@ mod tests {
     #[test]
     fn growing_moves_no_slot_and_a_freed_one_is_used_again() {
         let mut slab = Slab::new();
-        let first = slab.take(|| 7_u64);
+        let (first, _) = slab.take(|| 7_u64);
         let at = &raw const slab[first];
-        let others: Vec<Ix> = (0..5000).map(|_| slab.take(|| 0)).collect();
+        let others: Vec<Ix> = (0..5000).map(|_| slab.take(|| 0).0).collect();
         assert_eq!((&raw const slab[first], slab[first], slab.in_use()), (at, 7, 5001));
         slab.free.push(others[3]);
-        assert_eq!((slab.in_use(), slab.take(|| 0), slab.in_use()), (5000, others[3], 5001));
+        assert_eq!((slab.in_use(), slab.take(|| 0).0, slab.in_use()), (5000, others[3], 5001));
     }
 }

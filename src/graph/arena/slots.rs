@@ -10,7 +10,7 @@ use crate::array::{Shape, Storage};
 use crate::graph::arena::provenance::{ManualRun, Provenance};
 use crate::graph::arena::thread::Thread;
 use crate::graph::arena::validity::PlanMarks;
-use crate::graph::arena::{Attached, Ix, Slab};
+use crate::graph::arena::{Attached, Ix, NONE, Slab};
 use crate::ops::Op;
 
 /// Flags of a variable, one bit each.
@@ -48,7 +48,7 @@ pub(crate) mod flag {
 }
 
 /// A use of a variable by a function. It does not keep the function alive.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Consumer {
     /// The function.
     pub(super) function: Ix,
@@ -99,6 +99,32 @@ pub(super) struct VariableSlot {
     pub(super) extra: Option<Box<Extra>>,
 }
 
+impl VariableSlot {
+    /// A slot in no use.
+    pub(super) fn blank() -> Self {
+        Self {
+            generation: 0,
+            count: 0,
+            handles: 0,
+            tensor: NONE,
+            parent: NONE,
+            rank: 0,
+            flags: 0,
+            mark: 0,
+            visits: 0,
+            consumers: SmallVec::new(),
+            extra: None,
+        }
+    }
+
+    /// True if the variable needs a gradient: as the user set it, otherwise as its parent determines.
+    #[inline]
+    pub(super) fn need_grad(&self) -> bool {
+        let is_set = self.flags & flag::NEED_GRAD_SET != 0;
+        self.flags & if is_set { flag::NEED_GRAD } else { flag::NEED_GRAD_STATE } != 0
+    }
+}
+
 /// A tensor: the data and gradient that a variable and its unlinked copies share.
 pub(super) struct TensorSlot {
     /// Variables and functions that hold it.
@@ -121,6 +147,24 @@ pub(super) struct TensorSlot {
     pub(super) gradient_state: Attached,
     /// The plans that depend on it.
     pub(super) plans: PlanMarks,
+}
+
+impl TensorSlot {
+    /// A slot in no use.
+    pub(super) fn blank() -> Self {
+        Self {
+            count: 0,
+            handles: 0,
+            shape: Shape::default(),
+            reshaped: 0,
+            data: None,
+            grad: None,
+            mark: 0,
+            places: [NONE; 2],
+            gradient_state: Attached::NONE,
+            plans: PlanMarks::NONE,
+        }
+    }
 }
 
 /// An output of a function. The variable may be freed, its tensor remains.
@@ -211,4 +255,38 @@ pub(super) struct FunctionSlot {
     pub(super) manual: Option<Box<ManualRun>>,
     /// Tags by key, set by the user or, such as the line that built it, by the library.
     pub(super) tags: Vec<(String, String)>,
+}
+
+impl FunctionSlot {
+    /// A slot in no use.
+    pub(super) fn blank() -> Self {
+        Self {
+            generation: 0,
+            born: 0,
+            count: 0,
+            op: None,
+            inputs: SmallVec::new(),
+            all_inputs: None,
+            outputs: SmallVec::new(),
+            rank: 0,
+            need_grad: false,
+            no_grad: false,
+            may_take_copy: false,
+            pending: false,
+            saved: Saved::New,
+            ran_eagerly: false,
+            budgeted: false,
+            evictor: None,
+            planned: false,
+            busy: None,
+            need_setup: false,
+            set_up: 0,
+            context: 0,
+            mark: 0,
+            at: 0,
+            provenance: Provenance::default(),
+            manual: None,
+            tags: Vec::new(),
+        }
+    }
 }

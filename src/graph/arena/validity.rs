@@ -51,6 +51,14 @@ impl PlanMarks {
         }
         marks.push(Arc::clone(mark));
     }
+
+    /// Outdates the plans, and forgets them.
+    #[inline]
+    pub(super) fn outdate(&mut self) {
+        if let Some(marks) = self.0.take() {
+            marks.iter().for_each(|mark| mark.add(OUTDATED));
+        }
+    }
 }
 
 /// The plan's side of the mark.
@@ -107,9 +115,7 @@ impl Arena {
     /// Outdates every plan that depends on a tensor.
     #[inline]
     pub(crate) fn outdate(&mut self, tensor: Ix) {
-        if let Some(marks) = self.tensors[tensor].plans.0.take() {
-            marks.iter().for_each(|mark| mark.add(OUTDATED));
-        }
+        self.tensors[tensor].plans.outdate();
     }
 
     /// Outdates every plan.

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::array::{RunGuard, headroom};
 use crate::graph::arena::{self, aliasing};
 use crate::graph::budget::eager::reserve::{self, Reservation};
-use crate::graph::construct::eager::EagerRun;
+use crate::graph::construct::eager::{EagerRun, run_loop};
 use crate::graph::construct::node::{Outputs, build, note_line};
 use crate::graph::handles::callbacks::{self, Detach};
 use crate::graph::handles::ndarray::NdArray;
@@ -67,7 +67,9 @@ pub fn connect_detached(
         if !modes.auto_forward {
             return arena::with(|a| build(outputs, a, &modes, op, inputs, &[], None));
         }
-        if modes.grad && run_plain(outputs, op, inputs, &modes, detach)? {
+        if modes.grad
+            && (run_loop(outputs, op, inputs, &modes)? || run_plain(outputs, op, inputs, &modes, detach)?)
+        {
             return Ok(());
         }
     }

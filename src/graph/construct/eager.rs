@@ -1,12 +1,12 @@
-//! The fast path of eager functions.
+//! The fast paths of eager functions.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::array::{Access, InputCache, Shape, Storage, VersionedFingerprint};
-use crate::graph::arena::Arena;
+use crate::array::{Access, DType, InputCache, RunGuard, Shape, Storage, VersionedFingerprint};
+use crate::graph::arena::{self, Arena};
 use crate::graph::construct::node::{Outputs, build_shaped};
 use crate::graph::handles::variable::Variable;
 use crate::graph::settings::context::{self, Precision};
@@ -15,8 +15,62 @@ use crate::graph::step::operand::ProvenancePtr;
 use crate::kernels::stop;
 use crate::ops::{Call, Loops, Memory, Op, Part};
 
-/// The most elements that one call of an elementwise loop computes here.
+/// The most elements of a function that [`run_loop`] runs.
 const SMALL: usize = 1024;
+
+/// Builds and runs an elementwise function of few elements, whose inputs have one shape and are in memory. Returns
+/// false, and builds nothing, if it is none.
+pub(crate) fn run_loop(outputs: &mut Outputs, op: &Op, inputs: &[&Variable], modes: &Modes) -> Result<bool> {
+    let compute = context::precision(modes.context);
+    let dtype = compute.dtype();
+    let in_one_type = dtype == compute.stored() && op.output(0).is_none_or(|own| own == dtype);
+    if !in_one_type || op.facts().keeps_shape_of != inputs.len() || inputs.len() > Part::NOTHING.x.len() {
+        return Ok(false);
+    }
+    let Some(loops) = op.loops(compute == Precision::Double) else { return Ok(false) };
+    let _guard = RunGuard::new();
+    let Some(part) = arena::with(|a| build_loop(outputs, a, modes, op, inputs, dtype))? else {
+        return Ok(false);
+    };
+    // It saves no state and cannot be stopped.
+    EagerKernel::Loop(loops, part).run()?;
+    Ok(true)
+}
+
+/// Builds a function for [`run_loop`], and returns the arrays of its loop.
+#[inline(always)]
+fn build_loop(
+    outputs: &mut Outputs,
+    a: &mut Arena,
+    modes: &Modes,
+    op: &Op,
+    inputs: &[&Variable],
+    dtype: DType,
+) -> Result<Option<Part>> {
+    let (mut part, mut fingerprints) = (Part::NOTHING, [VersionedFingerprint::NONE; 2]);
+    let mut shape: Option<&Shape> = None;
+    for (i, v) in inputs.iter().enumerate() {
+        let tensor = a.tensor(v.ix());
+        let Some(data) = a.existing_data(tensor) else { return Ok(None) };
+        let Some(x) = data.at(dtype, Access::Read) else { return Ok(None) };
+        let own = a.shape(tensor);
+        if !own.is_same(shape.unwrap_or(own)) {
+            return Ok(None);
+        }
+        (part.x[i], part.n, fingerprints[i]) = (x, data.len(), data.versioned_fingerprint());
+        shape = Some(own);
+    }
+    let Some(shape) = shape.filter(|_| (1..=SMALL).contains(&part.n)).cloned() else { return Ok(None) };
+    let (storage, y) = Storage::to_write(part.n, dtype)?;
+    part.y = y;
+    build_shaped(outputs, a, modes, op, inputs, &[], std::slice::from_ref(&shape))?;
+    let Some(output) = outputs.first() else { return Ok(None) };
+    let provenance = a.begin_eager(a.parent(output.ix()));
+    let x = provenance.save_inputs(fingerprints.into_iter().take(inputs.len()), false);
+    provenance.stamp_outputs(x, 0, std::iter::once(&*storage));
+    a.set_new_data(a.tensor(output.ix()), storage);
+    Ok(Some(part))
+}
 
 /// An eager function and the operands of its kernel. Only for functions that compute outputs from inputs, whose
 /// elements must be in memory in the type in which the kernel reads them. All others become a
@@ -35,8 +89,6 @@ pub(crate) struct EagerRun {
     parameters: Vec<(usize, Arc<Storage>)>,
     /// True if the kernel computes in `f64`.
     double: bool,
-    /// True if the operation is one loop over few elements of arrays of one shape and one type, if it has loops.
-    is_small: bool,
     /// The number of elements it reads and writes.
     pub(crate) touched: usize,
 }
@@ -82,11 +134,9 @@ impl EagerRun {
         drop(given);
         let Ok(shapes) = &made else { return made.map(|_| false) };
         let mut data: SmallVec<[Arc<Storage>; 1]> = SmallVec::new();
-        let mut is_small = true;
         for (o, shape) in shapes.iter().enumerate() {
             let own = op.output(o).unwrap_or(dtype);
             let (storage, ptr) = Storage::to_write(shape.checked_size()?, own)?;
-            is_small &= own == dtype && (1..=SMALL).contains(&storage.len());
             self.touched += storage.len();
             data.push(storage);
             self.y.push((ptr, shape.clone()));
@@ -99,8 +149,6 @@ impl EagerRun {
         provenance.stamp_outputs(inputs, 0, data.iter().map(|y| &**y));
         self.provenance = Some(ProvenancePtr::to(provenance));
         self.double = compute == Precision::Double;
-        is_small &= shapes.len() == 1 && self.x.len() <= 2;
-        self.is_small = is_small && self.x.iter().all(|(_, x)| x.is_same(&shapes[0]));
         while let Some(storage) = data.pop() {
             a.set_new_data(a.tensor(outputs[data.len()].ix()), storage);
         }
@@ -109,9 +157,6 @@ impl EagerRun {
 
     /// Runs the operation on the arrays and stores its state.
     pub(crate) fn forward(&mut self, op: &Op) -> Result<()> {
-        if let Some((loops, part)) = self.one_loop(op) {
-            return EagerKernel::Loop(loops, part).run();
-        }
         let (mut x, mut y): (SmallVec<[Memory<'_>; 5]>, SmallVec<[Memory<'_>; 2]>) = Default::default();
         self.x.iter().for_each(|(ptr, shape)| x.push(Memory { ptr: *ptr, shape }));
         self.y.iter().for_each(|(ptr, shape)| y.push(Memory { ptr: *ptr, shape }));
@@ -123,17 +168,6 @@ impl EagerRun {
         });
         let call = Call { input_cache, ..Call::new(&x, &y, state, self.double) };
         stop::guarded(|| EagerKernel::Call(op, call).run())
-    }
-
-    /// The loop and the arrays of a small elementwise function. It saves no state and cannot be stopped.
-    #[inline]
-    fn one_loop(&self, op: &Op) -> Option<(Loops, Part)> {
-        if !self.is_small {
-            return None;
-        }
-        let ((a, _), (y, shape)) = (self.x.first()?, self.y.first()?);
-        let b = self.x.get(1).map_or(*a, |(b, _)| *b);
-        Some((op.loops(self.double)?, Part { x: [*a, b], y: *y, n: shape.size(), ..Part::NOTHING }))
     }
 }
 

@@ -35,35 +35,40 @@ pub(crate) fn build(
     into: &[Option<NdArray>],
     shapes: Option<Shapes>,
 ) -> Result<()> {
-    if let Some(shapes) = shapes {
-        return build_given(outputs, a, modes, op, inputs, into, &shapes);
-    }
     let mut x: SmallVec<[&Shape; 4]> = SmallVec::new();
     for v in inputs {
         x.push(a.shape(a.tensor(v.ix())));
     }
+    if let Some(shape) = op.kept_shape(&x) {
+        let shape = shape.clone();
+        drop(x);
+        return build_shaped(outputs, a, modes, op, inputs, into, std::slice::from_ref(&shape));
+    }
     // The shapes are read where the call has put them, because moving them takes time.
-    let made = op.shapes_by(&x, None);
+    let made = shapes.map_or_else(|| op.shapes(&x), Ok);
     drop(x);
     let Ok(shapes) = &made else { return made.map(drop) };
-    build_shaped(outputs, a, modes, op, inputs, into, shapes)
+    build_checked(outputs, a, modes, op, inputs, into, shapes)
 }
 
-/// As [`build_shaped`], for functions whose shapes were computed outside of the lock.
+/// As [`build_shaped`], for shapes that need a check.
 #[inline(never)]
-fn build_given(
+fn build_checked(
     outputs: &mut Outputs,
     a: &mut Arena,
     modes: &Modes,
     op: &Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
-    shapes: &Shapes,
+    shapes: &[Shape],
 ) -> Result<()> {
+    for shape in shapes {
+        shape.checked_size()?;
+    }
     build_shaped(outputs, a, modes, op, inputs, into, shapes)
 }
 
-/// Adds a function with outputs of these shapes to the graph, and the outputs to an empty list.
+/// Adds a function with outputs of these checked shapes to the graph, and the outputs to an empty list.
 #[inline(always)]
 pub(crate) fn build_shaped(
     outputs: &mut Outputs,
@@ -72,37 +77,27 @@ pub(crate) fn build_shaped(
     op: &Op,
     inputs: &[&Variable],
     into: &[Option<NdArray>],
-    shapes: &Shapes,
+    shapes: &[Shape],
 ) -> Result<()> {
-    for shape in shapes {
-        shape.checked_size()?;
-    }
     if !into.is_empty() {
         check_given(op, into, shapes)?;
     }
-    let (grad, is_plain) = (modes.grad, op.facts().is_plain);
-    let (mut rank, mut need_grad) = (0, false);
-    for v in inputs {
-        (rank, need_grad) = (rank.max(a.rank(v.ix())), need_grad | a.need_grad(v.ix()));
-    }
     // A plain function shares no memory.
-    let shared = if is_plain { SharedInputs::default() } else { shared_memory(a, op, inputs, grad)? };
-    need_grad &= grad;
-    let f =
-        a.new_function(op.clone(), NewFunction { rank, need_grad, no_grad: !grad, context: modes.context });
-    a.add_inputs(f, inputs.iter().map(|v| v.ix()));
+    let is_plain = op.facts().is_plain;
+    let shared = if is_plain { SharedInputs::default() } else { shared_memory(a, op, inputs, modes.grad)? };
+    let new = NewFunction { no_grad: !modes.grad, context: modes.context };
+    let (f, need_grad) = a.new_function(op.clone(), inputs.iter().map(|v| v.ix()), new);
     let mut flags = if modes.recompute { flag::RECOMPUTE } else { 0 };
     if shared.with_kept {
         flags |= flag::PROHIBIT_CLEAR;
     }
-    flags |= match (grad, need_grad) {
+    flags |= match (modes.grad, need_grad) {
         (false, _) => flag::NEED_GRAD_SET,
         (true, true) => flag::NEED_GRAD_STATE,
         (true, false) => 0,
     };
     for shape in shapes {
-        let (_, v) = a.add_output(f, shape, flags);
-        outputs.push(Variable::adopt(a, v));
+        outputs.push(Variable::of_counted(a.add_output(f, shape, flags, 1)));
     }
     if into.is_empty() && !shared.any {
         return Ok(());
@@ -112,7 +107,7 @@ pub(crate) fn build_shaped(
 
 /// Returns an error if an array to write to has another size than its output.
 #[cold]
-fn check_given(op: &Op, into: &[Option<NdArray>], shapes: &Shapes) -> Result<()> {
+fn check_given(op: &Op, into: &[Option<NdArray>], shapes: &[Shape]) -> Result<()> {
     for (shape, given) in shapes.iter().zip(into) {
         if let Some(given) = given
             && given.shape.size() != shape.size()

@@ -76,6 +76,12 @@ impl Variable {
         Self(v)
     }
 
+    /// A handle that the arena has counted already.
+    #[inline]
+    pub(crate) fn of_counted(v: Ix) -> Self {
+        Self(v)
+    }
+
     /// The slot of the variable.
     #[inline]
     pub(crate) fn ix(&self) -> Ix {

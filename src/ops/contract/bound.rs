@@ -172,6 +172,7 @@ impl<C: Compute> Bound<C> {
             has_backward: C::HAS_BACKWARD,
             is_random: op.is_random(),
             is_plain: !C::IS_RANDOM && C::SHAPED_BY.is_none() && inputs.are_plain(&of),
+            keeps_shape_of: C::KEEPS_SHAPE_OF,
             in_place: C::IN_PLACE || op.loops(false).is_some(),
             may_clear_inputs: C::MAY_CLEAR_INPUTS,
         }

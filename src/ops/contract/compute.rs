@@ -161,6 +161,10 @@ pub trait Compute: Declared {
     /// The inputs whose elements `forward` compares.
     const COMPARES: Compares = Compares::Nothing;
 
+    /// The number of inputs, all of them, which give one output of their shape if they have one shape. Then the engine
+    /// need not call [`Compute::shapes`]. Zero if shapes depend on more.
+    const KEEPS_SHAPE_OF: usize = 0;
+
     /// The loops that compute in `f64` (if `double`) or `f32`, for an elementwise operation: each element of the
     /// output and of the gradients depends only on the input elements at the same index. The engine may run the loops
     /// on any part of arrays of one shape.

@@ -128,12 +128,14 @@ impl<C: Unary> Compute for Map<C> {
             Some(constants) => (true, constants),
             None => (C::MOVES, [0, 0]),
         };
-        Some(Facts::elementwise(C::READS, C::ACTIVATION, moves, Self::COMPARES, constants))
+        let n = Self::KEEPS_SHAPE_OF;
+        Some(Facts::elementwise(C::READS, C::ACTIVATION, moves, Self::COMPARES, constants, n))
     };
     const COMPARES: Compares = compares(C::COMPARES, C::SELECTS.is_some());
+    const KEEPS_SHAPE_OF: usize = if C::CHECK.is_none() { 1 } else { 0 };
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        self.0.check()?;
+        C::CHECK.map_or(Ok(()), |check| check(&self.0))?;
         like(x)
     }
 
@@ -253,15 +255,17 @@ impl BinaryGradient {
 }
 
 impl<C: Binary> Compute for Map2<C> {
-    const FACTS: Option<Facts> = Some(Facts::elementwise(C::READS, None, C::SELECTS, Self::COMPARES, [0, 0]));
+    const FACTS: Option<Facts> =
+        Some(Facts::elementwise(C::READS, None, C::SELECTS, Self::COMPARES, [0, 0], Self::KEEPS_SHAPE_OF));
     const COMPARES: Compares = compares(C::COMPARES, C::SELECTS);
+    const KEEPS_SHAPE_OF: usize = if C::CHECK.is_none() { 2 } else { 0 };
 
     fn moves(&self, _: usize) -> bool {
         C::SELECTS
     }
 
     fn shapes(&self, x: &InputShapes<'_>) -> Result<Shapes> {
-        self.0.check()?;
+        C::CHECK.map_or(Ok(()), |check| check(&self.0))?;
         pair(x, C::SAME_NDIM, C::SPEC.name)
     }
 

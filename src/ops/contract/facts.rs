@@ -149,6 +149,8 @@ pub struct Facts {
     pub is_random: bool,
     /// True if it only computes outputs from inputs, which it reads in the type of the context.
     pub is_plain: bool,
+    /// The number of inputs which, if all have one shape, give one output of that shape. Zero if there is none.
+    pub keeps_shape_of: usize,
     /// True if the output may alias an input of the same size.
     pub in_place: bool,
     /// True if the engine may clear what it read.
@@ -179,6 +181,7 @@ impl Facts {
             has_backward: true,
             is_random: false,
             is_plain: false,
+            keeps_shape_of: 0,
             in_place: false,
             may_clear_inputs: true,
         }
@@ -192,6 +195,7 @@ impl Facts {
         moves: bool,
         compares: Compares,
         constants: [i64; 2],
+        keeps_shape_of: usize,
     ) -> Self {
         let moves_only = moves && matches!(compares, Compares::Nothing);
         let input = InputFacts { reads, symbol_reads: reads, alias: None, overwrites: false, moves };
@@ -216,6 +220,7 @@ impl Facts {
             has_backward: true,
             is_random: false,
             is_plain: true,
+            keeps_shape_of,
             in_place: true,
             may_clear_inputs: true,
         }

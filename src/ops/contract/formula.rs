@@ -40,13 +40,8 @@ pub trait Unary: Declared {
         ALL_INTEGERS
     }
 
-    /// Returns an error for arguments out of range.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument).
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
+    /// Returns [`Error::Argument`](crate::Error::Argument) for arguments out of range, if there is such a check.
+    const CHECK: Option<fn(&Self) -> Result<()>> = None;
 
     /// The function.
     fn f<N: Number>(&self, x: N) -> N;
@@ -109,13 +104,8 @@ pub trait Binary: Declared {
     /// True if both inputs must have the same number of axes, as for losses: (n, 1) against (n,) is a silent error.
     const SAME_NDIM: bool = false;
 
-    /// Returns an error for arguments out of range.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument).
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
+    /// Returns [`Error::Argument`](crate::Error::Argument) for arguments out of range, if there is such a check.
+    const CHECK: Option<fn(&Self) -> Result<()>> = None;
 
     /// The function.
     fn f<N: Number>(&self, a: N, b: N) -> N;

@@ -127,6 +127,15 @@ impl dyn Operation {
     pub fn shapes(&self, x: &[&Shape]) -> Result<Shapes> {
         self.shapes_by(x, None)
     }
+
+    /// The shape of the only output, if that is the one shape of all inputs.
+    #[inline]
+    pub(crate) fn kept_shape<'a>(&self, x: &[&'a Shape]) -> Option<&'a Shape> {
+        let [shape, others @ ..] = x else { return None };
+        let keeps = self.facts().keeps_shape_of == x.len() && others.iter().all(|x| x.is_same(shape));
+        debug_assert!(!keeps || self.shapes(x).is_ok_and(|y| *y == [(*shape).clone()]), "{}", self.name());
+        keeps.then_some(shape)
+    }
 }
 
 /// A shared operation. Operations without arguments are static and not counted.

@@ -224,9 +224,7 @@ op! {
 impl Binary for HuberLoss {
     const SAME_NDIM: bool = true;
 
-    fn check(&self) -> Result<()> {
-        not_negative("huber_loss", "delta", self.delta)
-    }
+    const CHECK: Option<fn(&Self) -> Result<()>> = Some(|op| not_negative("huber_loss", "delta", op.delta));
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {
@@ -272,9 +270,8 @@ op! {
 impl Binary for EpsilonInsensitiveLoss {
     const SAME_NDIM: bool = true;
 
-    fn check(&self) -> Result<()> {
-        not_negative("epsilon_insensitive_loss", "epsilon", self.epsilon)
-    }
+    const CHECK: Option<fn(&Self) -> Result<()>> =
+        Some(|op| not_negative("epsilon_insensitive_loss", "epsilon", op.epsilon));
 
     #[inline(always)]
     fn f<N: Number>(&self, a: N, b: N) -> N {

@@ -268,14 +268,14 @@ op! {
 }
 
 impl Unary for SoftPlus {
-    fn check(&self) -> Result<()> {
-        let fits = self.beta != 0.0 && !self.beta.is_nan();
+    const CHECK: Option<fn(&Self) -> Result<()>> = Some(|op| {
+        let fits = op.beta != 0.0 && !op.beta.is_nan();
         if fits {
             Ok(())
         } else {
-            Err(Error::argument("softplus", "beta", "a number that is not zero", self.beta))
+            Err(Error::argument("softplus", "beta", "a number that is not zero", op.beta))
         }
-    }
+    });
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {

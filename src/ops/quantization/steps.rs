@@ -132,17 +132,17 @@ impl FixedPointQuantize {
 }
 
 impl Unary for FixedPointQuantize {
-    fn check(&self) -> Result<()> {
-        if !(1..=64).contains(&self.n) {
-            return Err(Error::argument("fixed_point_quantize", "n", "from 1 to 64", self.n));
+    const CHECK: Option<fn(&Self) -> Result<()>> = Some(|op| {
+        if !(1..=64).contains(&op.n) {
+            return Err(Error::argument("fixed_point_quantize", "n", "from 1 to 64", op.n));
         }
-        let fits = self.delta > 0.0 && self.delta.is_finite();
+        let fits = op.delta > 0.0 && op.delta.is_finite();
         if fits {
             Ok(())
         } else {
-            Err(Error::argument("fixed_point_quantize", "delta", "a positive number", self.delta))
+            Err(Error::argument("fixed_point_quantize", "delta", "a positive number", op.delta))
         }
-    }
+    });
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
@@ -219,13 +219,13 @@ impl Pow2Quantize {
 }
 
 impl Unary for Pow2Quantize {
-    fn check(&self) -> Result<()> {
-        if self.n > 64 || self.bits() < 1 {
-            let least = 1 + i64::from(self.sign) + i64::from(self.with_zero);
-            return Err(Error::argument("pow2_quantize", "n", format!("from {least} to 64"), self.n));
+    const CHECK: Option<fn(&Self) -> Result<()>> = Some(|op| {
+        if op.n > 64 || op.bits() < 1 {
+            let least = 1 + i64::from(op.sign) + i64::from(op.with_zero);
+            return Err(Error::argument("pow2_quantize", "n", format!("from {least} to 64"), op.n));
         }
         Ok(())
-    }
+    });
 
     #[inline(always)]
     fn f<N: Number>(&self, x: N) -> N {
