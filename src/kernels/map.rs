@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::simd::vectorised;
+use super::simd::{vectorised, vectorised_for};
 use super::threads::{self, Shared};
 use super::{Float, Movable};
 
@@ -68,7 +68,7 @@ pub unsafe fn add<T: Float>(from: *const T, to: *mut T, n: usize) {
 
 /// True if all angles are below [`Float::SMALL_ANGLE`].
 pub fn are_small<T: Float>(x: &[Cell<T>]) -> bool {
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             let mut all = true;
@@ -85,7 +85,7 @@ pub fn are_small<T: Float>(x: &[Cell<T>]) -> bool {
 pub fn put<T: Movable>(y: &mut [T], accumulate: bool, f: impl Fn(usize) -> T + Sync + Copy) {
     let (n, y) = (y.len(), Shared::new(y.as_mut_ptr()));
     let write = move |range: Range<usize>, to: *mut T| {
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 for i in range.clone() {
@@ -188,7 +188,7 @@ pub(super) unsafe fn write_or_add<T: Movable>(
         let n = TILE.min(range.end - start);
         let buffer = buffer.0.as_mut_ptr().cast::<T>();
         write(start..start + n, buffer);
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 for i in 0..n {

@@ -12,7 +12,7 @@ pub use points::{Border, GivenPlace, LARGEST_PLANE, Lookup, POINTS, Points};
 
 use super::Float;
 use super::map::GRAIN;
-use super::simd::vectorised;
+use super::simd::vectorised_for;
 use super::threads::{self, Shared};
 
 /// The number of channels that a thread processes for the gradient of the image.
@@ -284,7 +284,7 @@ impl Sampling {
 fn put_rows<T: Float, const A: usize>(of: &[&[T]], (to, accumulate): (&mut [T], bool)) {
     let (to, _) = to.as_chunks_mut::<A>();
     let of: [&[T]; A] = std::array::from_fn(|a| &of[a][..to.len()]);
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             for (i, to) in to.iter_mut().enumerate() {

@@ -5,7 +5,7 @@
 use super::Float;
 use super::gemm::{Epilogue, Strided, multiply};
 use super::scratch;
-use super::simd::vectorised;
+use super::simd::vectorised_for;
 
 /// Columns of a block.
 const BLOCK: usize = 32;
@@ -95,7 +95,7 @@ pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
             if diagonal == T::ZERO {
                 continue; // the rest of the column is zero or NaN
             }
-            vectorised(
+            vectorised_for::<T, _>(
                 #[inline(always)]
                 || {
                     for row in k + 1..n {
@@ -129,7 +129,7 @@ pub fn decompose<T: Float>(a: &mut [T], n: usize, order: &mut [usize]) -> bool {
 /// like its rows.
 pub fn solve<T: Float>(a: &[T], n: usize, b: &mut [T], m: usize) {
     assert!(a.len() == n * n && b.len() == n * m);
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         || {
             for row in 0..n {
@@ -154,7 +154,7 @@ pub fn root<T: Float>(a: &mut [T], n: usize) {
     assert!(a.len() == n * n);
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             || {
                 for k in start..end {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::BroadcastLayout;
 use crate::kernels::Movable;
 use crate::kernels::map::{GRAIN, LaneBuffer, TILE, elements, write_or_add};
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 use crate::kernels::threads::{self, Shared};
 
 impl BroadcastLayout {
@@ -23,7 +23,7 @@ impl BroadcastLayout {
     ) {
         let y = Shared::new(y);
         let tile = |start: usize, a: *const T, b: *const T, n: usize| {
-            vectorised(
+            vectorised_for::<T, _>(
                 #[inline(always)]
                 move || {
                     // SAFETY: the tile is within `y`, and `a` and `b` hold as many elements.
@@ -74,7 +74,7 @@ impl BroadcastLayout {
         let y = Shared::new(y.as_mut_ptr());
         let tile = |start: usize, a: *const T, b: *const T, n: usize| {
             let write = |range: Range<usize>, to: *mut T| {
-                vectorised(
+                vectorised_for::<T, _>(
                     #[inline(always)]
                     move || {
                         let first = range.start - start;
@@ -174,7 +174,7 @@ impl BroadcastLayout {
     ) {
         let (by_a, by_b) = (self.last.a() != 0, self.last.b() != 0);
         self.pieces(&|rows, columns| {
-            vectorised(
+            vectorised_for::<T, _>(
                 #[inline(always)]
                 move || {
                     // Uses a local buffer, which the compiler knows does not alias.
@@ -343,7 +343,7 @@ unsafe fn copy_row<T: Movable>(row: *const T, step: usize, n: usize, buffer: *mu
             return std::ptr::copy_nonoverlapping(row, buffer, n);
         }
         let v = row.read();
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 for i in 0..n {

@@ -9,7 +9,7 @@ use crate::array::{DType, Element};
 use crate::kernels::index::indices;
 use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 use crate::kernels::sixteen_bits::wide_numbers;
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, Movable, Stored};
@@ -43,7 +43,7 @@ impl BroadcastLayout {
         self.plan(
             &|part, rows, columns, to: &[Shared<f64>]| {
                 let to = std::array::from_fn(|k| to[k].get());
-                vectorised(
+                vectorised_for::<S, _>(
                     #[inline(always)]
                     move || part.add_sums(rows, columns, to, f),
                 );
@@ -81,7 +81,7 @@ impl BroadcastLayout {
         self.plan(
             &|part, rows, columns, to: &[Shared<f64>]| {
                 let (to, base) = (to[0].get(), part.first[0]);
-                vectorised(
+                vectorised_for::<E, _>(
                     #[inline(always)]
                     // SAFETY: the indices are within `x`, and there is a sum for each element of `a`.
                     move || unsafe {

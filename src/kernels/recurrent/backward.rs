@@ -5,7 +5,7 @@ use super::cells::{elman_slopes, gru_slopes, lstm_slopes};
 use super::{Adding, Cell, GRAIN, Layer, Reading, States, padded};
 use crate::kernels::attention::multiply;
 use crate::kernels::gemm::{Matrix, MatrixMut, MatrixOperand, Panels, gemm};
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 use crate::kernels::threads::{self, Shared};
 use crate::kernels::{Float, scratch};
 
@@ -168,7 +168,7 @@ impl Layer {
             });
         }
         if let Some(gb) = gb {
-            vectorised(
+            vectorised_for::<T, _>(
                 #[inline(always)]
                 move || {
                     for row in slope.chunks_exact(wide) {

@@ -3,7 +3,7 @@
 
 use super::Cell;
 use crate::kernels::map::elements;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 use crate::kernels::{Float, from_square};
 
 /// Replaces each element by `f` of it and of the elements of each of `x` at the same index. A plain loop with one
@@ -13,7 +13,7 @@ use crate::kernels::{Float, from_square};
 fn each<T: Float, const N: usize>(to: &mut [T], x: [&[T]; N], f: impl Fn(T, [T; N]) -> T) {
     assert!(x.iter().all(|x| x.len() == to.len()), "numbers of different units");
     // Captures by value stay in registers. Captured references would be read from memory in each iteration.
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             for i in 0..to.len() {
@@ -41,7 +41,7 @@ fn all<T: Float, const M: usize, const N: usize>(
         to.iter().all(|to| to.len() == n) && x.iter().all(|x| x.len() == n),
         "numbers of different units"
     );
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             let whole = n / LANES * LANES;

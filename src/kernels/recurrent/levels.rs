@@ -8,7 +8,7 @@ use crate::kernels::Float;
 use crate::kernels::integer::matrix::{LevelMatrix, LevelRows, MatrixSize, SPARE};
 use crate::kernels::integer::{Rounding, levels};
 use crate::kernels::scratch::List;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 use crate::kernels::threads;
 
 /// The number of gates, in the order of input, output, forgetting and cell.
@@ -215,7 +215,7 @@ impl LevelLayer {
                 let t = if is_reverse { length - 1 - i } else { i };
                 let row = &mut gates[(t * batch + sample) * columns..][..columns];
                 let sums = &sums[sample * columns..][..columns];
-                vectorised(
+                vectorised_for::<T, _>(
                     #[inline(always)]
                     || row.iter_mut().zip(sums).for_each(|(gate, sum)| *gate = *gate + *sum),
                 );

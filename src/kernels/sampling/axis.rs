@@ -6,7 +6,7 @@ use std::hint::select_unpredictable;
 
 use super::points::{Border, POINTS, PerPoint};
 use crate::kernels::Float;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 
 /// An axis that is sampled.
 #[derive(Clone, Copy)]
@@ -118,7 +118,7 @@ impl<T: Float> AxisPlaces<T> {
     /// Replaces these coordinates.
     #[inline(always)]
     fn each(&mut self, f: impl Fn(i32, T) -> SampledPlace<T>) {
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 for i in 0..POINTS {
@@ -167,7 +167,7 @@ impl SampledAxis {
     pub(super) fn neighbours<T: Float>(self, to: &mut AxisPlaces<T>) -> bool {
         let has_next = self.last > 0;
         let last_first = if has_next { self.last - 1 } else { self.last };
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 let mut all_inside = true;

@@ -4,7 +4,7 @@ use super::points::{PerElement, Points};
 use crate::kernels::Float;
 use crate::kernels::map::all_finite;
 use crate::kernels::simd::row;
-use crate::kernels::simd::{Vector, Work, vectorised};
+use crate::kernels::simd::{Vector, Work, vectorised_for};
 
 /// Calls a function compiled for the number of rows and of adjacent elements of the points.
 macro_rules! by_neighbours {
@@ -95,7 +95,7 @@ fn read_as<T: Float, const R: usize, const S: usize, const MASKED: bool>(
 ) {
     assert!(plane.len() >= points.plane && to.len() == points.n);
     let (at, weight) = (points.places::<R>(), numbers::<T, R, S>(&points.weight, points.n));
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             for (i, to) in to.iter_mut().enumerate() {
@@ -124,7 +124,7 @@ pub(super) fn meet<T: Float, const R: usize, const S: usize>(points: &mut Points
     assert!(plane.len() >= points.plane && g.len() == points.n);
     for row in 0..R {
         let (at, sums) = (&points.at[row][..g.len()], points.sums[row].as_chunks_mut::<S>().0);
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 for ((at, sums), g) in at.iter().zip(sums).zip(g) {
@@ -144,7 +144,7 @@ pub(super) fn total<T: Float, const R: usize, const S: usize>(
     to: &mut [T],
 ) {
     let (sums, factors) = (numbers::<T, R, S>(sums, to.len()), numbers::<T, R, S>(factors, to.len()));
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             for (i, to) in to.iter_mut().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::axis::{AxisPlaces, SampledAxis, either, is_far, place, place_in_period};
 use crate::kernels::Float;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_for;
 
 /// The number of points that are processed together.
 pub const POINTS: usize = 128;
@@ -233,7 +233,7 @@ impl Lookup {
         to: &mut Points<T>,
     ) {
         let (scales, along) = (scales.map(C::of), &mut to.along);
-        vectorised(
+        vectorised_for::<C, _>(
             #[inline(always)]
             move || {
                 for (i, given) in (0..POINTS).zip(places) {
@@ -276,7 +276,7 @@ impl Lookup {
             (1..A).map(|a| if self.sizes[a] > 1 { side[a] as i32 * steps[a] } else { 0 }).sum::<i32>();
         let Points { at, weight, slopes, along, side_by_side, .. } = to;
         let (at, along) = (&mut at[row], &*along);
-        vectorised(
+        vectorised_for::<T, _>(
             #[inline(always)]
             move || {
                 for i in 0..POINTS {
@@ -307,7 +307,7 @@ fn are_far<T: Float, const A: usize>(
     scales: [f64; A],
 ) -> bool {
     let scales = scales.map(T::of);
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             places.fold(
@@ -328,7 +328,7 @@ fn put_nearest<P, T: Float, const A: usize>(
     steps: [i32; 3],
     (at, weight): (&mut PerPoint<i32>, &mut [T; 2 * POINTS]),
 ) -> bool {
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             let mut all_inside = true;
@@ -357,7 +357,7 @@ fn products<T: Float, const A: usize, const S: usize>(
     rest: [&PerPoint<T>; A],
     to: &mut [T; 2 * POINTS],
 ) {
-    vectorised(
+    vectorised_for::<T, _>(
         #[inline(always)]
         move || {
             for i in 0..POINTS {

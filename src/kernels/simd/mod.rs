@@ -88,27 +88,43 @@ pub(crate) fn has_pairs() -> bool {
 /// copy, since these copies are most of what such a build has to compile.
 #[inline(always)]
 pub fn vectorised<R>(work: impl FnOnce() -> R) -> R {
+    vectorised_for::<f32, R>(work)
+}
+
+/// As [`vectorised`], for elements `T`. There is no copy with AVX-512 for `f64`, since few programs use it.
+#[inline(always)]
+pub(crate) fn vectorised_for<T, R>(work: impl FnOnce() -> R) -> R {
+    vectorised_loop::<T, R>(
+        #[inline(always)]
+        |_| work(),
+    )
+}
+
+/// As [`vectorised_for`]. `work` receives true if registers are short: then it should compute a few elements at a time.
+#[inline(always)]
+#[allow(clippy::extra_unused_type_parameters)] // test builds contain a single copy
+pub(crate) fn vectorised_loop<T, R>(work: impl FnOnce(bool) -> R) -> R {
     #[cfg(all(target_arch = "x86_64", not(debug_assertions)))]
     {
         /// Runs `work` with AVX-512.
         #[target_feature(enable = "avx512f,avx512dq,avx512bw,avx512vl,fma")]
-        fn avx512<R>(work: impl FnOnce() -> R) -> R {
-            work()
+        fn avx512<R>(work: impl FnOnce(bool) -> R) -> R {
+            work(false)
         }
         /// Runs `work` with AVX2 and FMA.
         #[target_feature(enable = "avx2,fma")]
-        fn avx2<R>(work: impl FnOnce() -> R) -> R {
-            work()
+        fn avx2<R>(work: impl FnOnce(bool) -> R) -> R {
+            work(false)
         }
         match isa() {
             // SAFETY: the machine has the instructions.
-            Isa::Avx512 => return unsafe { avx512(work) },
-            // SAFETY: as above.
-            Isa::Avx2 => return unsafe { avx2(work) },
+            Isa::Avx512 if const { size_of::<T>() < size_of::<f64>() } => return unsafe { avx512(work) },
+            // SAFETY: as above. A machine with AVX-512 has AVX2.
+            Isa::Avx512 | Isa::Avx2 => return unsafe { avx2(work) },
             Isa::Portable | Isa::Neon => {}
         }
     }
-    work()
+    work(cfg!(target_arch = "x86_64"))
 }
 
 /// As [`vectorised`], for loops with numbers that are widened from 16 bits if `NARROW`. These are compiled only for
@@ -228,9 +244,9 @@ pub unsafe trait Vector: Copy {
     type Mask: Copy;
     /// Numbers in a register.
     const WIDTH: usize;
-    /// True if the compiler chooses the registers. Loops then count at run time, since unrolled copies would be
-    /// large.
-    const IS_PORTABLE: bool = false;
+    /// True if few programs use the registers: those for `f64`, and the ones that the compiler chooses. Loops then
+    /// count at run time, since unrolled copies would be large.
+    const IS_RARE: bool = size_of::<Self::T>() == size_of::<f64>();
     /// True if an instruction multiplies by one lane of a register.
     const HAS_LANES: bool = false;
 

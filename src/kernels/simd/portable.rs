@@ -21,7 +21,7 @@ unsafe impl<T: Float> Vector for Four<T> {
     /// A range of lanes: the first one, and the end, which is excluded.
     type Mask = (usize, usize);
     const WIDTH: usize = 4;
-    const IS_PORTABLE: bool = true;
+    const IS_RARE: bool = true;
 
     #[inline(always)]
     unsafe fn zero() -> Self {

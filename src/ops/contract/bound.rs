@@ -42,7 +42,8 @@ impl GivenInputs {
         i
     }
 
-    /// The declaration of the `i`-th given input.
+    /// The declaration of the `i`-th given input. Compiled once for all operations.
+    #[inline(never)]
     fn input(&self, i: usize) -> Option<&'static Input> {
         let inputs = self.spec.inputs;
         inputs.get(self.declared(i)).or(inputs.last())
@@ -77,6 +78,32 @@ impl GivenInputs {
         let own = (0..n).filter(|i| reads.input(self.declared(*i))).fold(0, |m, i| m | 1 << i);
         let inputs = own | (reads.inputs & (u64::MAX << n));
         Reads { inputs, outputs: reads.outputs }
+    }
+
+    /// The kind of the `i`-th given input.
+    #[inline(never)]
+    fn kind(&self, i: usize) -> Kind {
+        self.input(i).map_or(Kind::float, |input| input.kind)
+    }
+
+    /// The name of the `i`-th given input.
+    #[inline(never)]
+    fn name(&self, i: usize) -> &'static str {
+        self.input(i).map_or("x", |input| input.name)
+    }
+
+    /// The facts of an operation with these inputs, from the facts that all operations of its type share. `of` returns
+    /// the facts of a declared input.
+    #[inline(never)]
+    fn bound_facts(&self, shared: &Facts, of: &dyn Fn(usize) -> InputFacts) -> Facts {
+        let given = |mask| if mask == 0 { 0 } else { self.given(Reads::inputs(mask)).inputs };
+        Facts {
+            inputs: self.facts(of),
+            in_bfloat16: given(shared.in_bfloat16),
+            widened: given(shared.widened),
+            is_plain: shared.is_plain && self.are_plain(of),
+            ..shared.clone()
+        }
     }
 
     /// The facts of the given inputs. `of` returns the facts of a declared input.
@@ -147,36 +174,39 @@ impl<C: Compute> Bound<C> {
             overwrites: op.overwrites(declared),
             moves: op.moves(declared),
         };
-        Facts {
-            inputs: inputs.facts(&of),
-            shaped_by: C::SHAPED_BY,
-            sets_up_outside: C::SHAPED_BY.is_some(),
-            keeps_gradients: op.keeps_gradients(),
-            cached_input: C::CACHED_INPUT,
-            cached_parameters: C::CACHED_PARAMETERS,
-            in_bfloat16: if C::IN_BFLOAT16 == 0 {
-                0
-            } else {
-                inputs.given(Reads::inputs(C::IN_BFLOAT16)).inputs
-            },
-            hosts_epilogue: C::HOSTS_EPILOGUE,
-            compares: C::COMPARES,
-            moves_only: C::MOVES_ONLY,
-            moves_back: C::MOVES_BACK,
-            is_stored: C::IS_STORED,
-            is_stored_half: C::IS_STORED_HALF,
-            widened: if C::WIDENED == 0 { 0 } else { inputs.given(Reads::inputs(C::WIDENED)).inputs },
-            constants: op.constants(),
-            makes_reals: op.makes_reals(),
-            activation: C::ACTIVATION,
-            has_backward: C::HAS_BACKWARD,
-            is_random: op.is_random(),
-            is_plain: !C::IS_RANDOM && C::SHAPED_BY.is_none() && inputs.are_plain(&of),
-            keeps_shape_of: C::KEEPS_SHAPE_OF,
-            in_place: C::IN_PLACE || op.loops(false).is_some(),
-            may_clear_inputs: C::MAY_CLEAR_INPUTS,
-        }
+        let mut facts = inputs.bound_facts(const { &Self::SHARED }, &of);
+        (facts.keeps_gradients, facts.is_random) = (op.keeps_gradients(), op.is_random());
+        (facts.constants, facts.makes_reals) = (op.constants(), op.makes_reals());
+        facts.in_place |= op.loops(false).is_some();
+        facts
     }
+
+    /// The facts that all operations of the type share, if all inputs are given.
+    const SHARED: Facts = Facts {
+        inputs: SmallVec::new_const(),
+        shaped_by: C::SHAPED_BY,
+        sets_up_outside: C::SHAPED_BY.is_some(),
+        keeps_gradients: false,
+        cached_input: C::CACHED_INPUT,
+        cached_parameters: C::CACHED_PARAMETERS,
+        in_bfloat16: C::IN_BFLOAT16,
+        hosts_epilogue: C::HOSTS_EPILOGUE,
+        compares: C::COMPARES,
+        moves_only: C::MOVES_ONLY,
+        moves_back: C::MOVES_BACK,
+        is_stored: C::IS_STORED,
+        is_stored_half: C::IS_STORED_HALF,
+        widened: C::WIDENED,
+        constants: [0, 0],
+        makes_reals: None,
+        activation: C::ACTIVATION,
+        has_backward: C::HAS_BACKWARD,
+        is_random: C::IS_RANDOM,
+        is_plain: !C::IS_RANDOM && C::SHAPED_BY.is_none(),
+        keeps_shape_of: C::KEEPS_SHAPE_OF,
+        in_place: C::IN_PLACE,
+        may_clear_inputs: C::MAY_CLEAR_INPUTS,
+    };
 
     /// The shapes of the inputs, numbered as declared.
     fn input_shapes<'a>(&self, x: &'a [&'a Shape], values: Option<&'a [f64]>) -> InputShapes<'a> {
@@ -203,10 +233,10 @@ unsafe impl<C: Compute> Operation for Bound<C> {
         self.op.info(&self.input_shapes(x, None))
     }
     fn kind(&self, i: usize) -> Kind {
-        self.inputs.input(i).map_or(Kind::float, |input| input.kind)
+        self.inputs.kind(i)
     }
     fn input_name(&self, i: usize) -> &'static str {
-        self.inputs.input(i).map_or("x", |input| input.name)
+        self.inputs.name(i)
     }
     fn shapes_by(&self, x: &[&Shape], values: Option<&[f64]>) -> Result<Shapes> {
         self.inputs.check_count(x.len())?;

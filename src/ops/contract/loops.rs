@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::array::DType;
 use crate::kernels::broadcast::BroadcastLayout;
-use crate::kernels::simd::vectorised;
+use crate::kernels::simd::vectorised_loop;
 use crate::kernels::{Float, Movable, map, sixteen_bits, threads};
 use crate::ops::contract::part::{Part, Whole};
 use crate::ops::{Binary, Reads, Unary};
@@ -152,6 +152,8 @@ pub(crate) enum Way {
 /// Elements that are computed before any of them is written: one or two full registers. If one loop writes chunks of
 /// this size and the next reads the same chunks, the processor forwards them from its store buffer.
 const LANES: usize = 16;
+/// The elements computed together if registers are short, to divide [`LANES`].
+const FEW: usize = 4;
 /// The largest number of elements of [`LoopElement::LANES`].
 const MOST_LANES: usize = 32;
 /// The elements computed before any is written, for formulas with long chains of dependent steps. There out-of-order
@@ -303,11 +305,20 @@ impl<T: Float> OperandElements<'_, T> {
     #[allow(clippy::redundant_closure)] // see below
     fn put_at<const TOGETHER: usize>(&self, f: impl Fn(usize) -> T) {
         let whole = self.to.len() / LANES * LANES;
-        vectorised(
+        vectorised_loop::<T, _>(
             #[inline(always)]
-            move || {
+            move |is_short| {
                 let mut start = 0;
                 while start < whole {
+                    if is_short {
+                        self.put_some::<FEW>(
+                            start,
+                            #[inline(always)]
+                            |i| f(i),
+                        );
+                        start += FEW;
+                        continue;
+                    }
                     // A reference to a long formula would not be inlined, and so not be vectorized.
                     if TOGETHER > LANES && start + TOGETHER <= whole {
                         self.put_some::<TOGETHER>(

@@ -44,7 +44,7 @@ impl TapBlock {
     /// counts at run time.
     #[inline(always)]
     pub(super) fn columns_in<V: Vector, const C: usize>(&self) -> usize {
-        if V::IS_PORTABLE { self.columns.min(C) } else { C }
+        if V::IS_RARE { self.columns.min(C) } else { C }
     }
 }
 

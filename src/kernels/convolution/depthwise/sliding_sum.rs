@@ -82,7 +82,7 @@ impl<T: Float> SlidingSum<'_, T> {
         // SAFETY: as above.
         unsafe {
             match self.block.columns {
-                _ if V::IS_PORTABLE => self.tiles::<V, STEP, R, 5>(),
+                _ if V::IS_RARE => self.tiles::<V, STEP, R, 5>(),
                 1 => self.tiles::<V, STEP, R, 1>(),
                 2 => self.tiles::<V, STEP, R, 2>(),
                 3 => self.tiles::<V, STEP, R, 3>(),

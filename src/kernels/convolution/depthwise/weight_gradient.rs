@@ -67,7 +67,7 @@ impl<T: Float> PlaneDots<'_, T> {
         // SAFETY: as above.
         unsafe {
             match block.columns {
-                _ if V::IS_PORTABLE => self.taps::<V, STEP, R, 3>(block),
+                _ if V::IS_RARE => self.taps::<V, STEP, R, 3>(block),
                 1 => self.taps::<V, STEP, R, 1>(block),
                 2 => self.taps::<V, STEP, R, 2>(block),
                 _ => self.taps::<V, STEP, R, 3>(block),
