@@ -23,7 +23,26 @@ const WIDE: usize = 32;
 /// The machine must have AVX-512 with BF16.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")]
 pub(super) unsafe fn to_bfloat16(from: &[f32], to: &mut [u16]) {
-    for (from, to) in from.chunks(WIDE).zip(to.chunks_mut(WIDE)) {
+    let n = from.len().min(to.len());
+    let whole = n - n % (2 * WIDE);
+    for i in (0..whole).step_by(2 * WIDE) {
+        // SAFETY: the elements are within the slices, and both types are registers of 512 bits.
+        unsafe {
+            let load = |k: usize| _mm512_loadu_ps(from.as_ptr().add(i + k * WIDE / 2));
+            let v = [load(0), load(1), load(2), load(3)];
+            let pair =
+                |k: usize| std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(v[k + 1], v[k]));
+            let (a, b) = (pair(0), pair(2));
+            let flushed = |v: __m512| _mm512_fpclass_ps_mask::<SUBNORMAL>(v);
+            if flushed(v[0]) | flushed(v[1]) | flushed(v[2]) | flushed(v[3]) == 0 {
+                _mm512_storeu_si512(to.as_mut_ptr().add(i).cast(), a);
+                _mm512_storeu_si512(to.as_mut_ptr().add(i + WIDE).cast(), b);
+                continue;
+            }
+        }
+        to[i..i + 2 * WIDE].iter_mut().zip(&from[i..]).for_each(|(to, v)| *to = bits_of(*v));
+    }
+    for (from, to) in from[whole..].chunks(WIDE).zip(to[whole..].chunks_mut(WIDE)) {
         let all = match from.len() {
             WIDE => u32::MAX,
             n => (1 << n) - 1,
@@ -63,18 +82,20 @@ fn first(n: usize) -> u16 {
 /// The machine must have AVX-512.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) unsafe fn to_half(from: &[f32], to: &mut [u16]) {
-    for (from, to) in from.chunks(16).zip(to.chunks_mut(16)) {
-        let mask = first(from.len());
-        // SAFETY: the mask keeps within the slices.
-        unsafe {
-            let to = to.as_mut_ptr();
-            if mask == u16::MAX {
-                let rounded = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr()));
-                _mm256_storeu_si256(to.cast(), rounded);
-                continue;
-            }
-            let v = _mm512_maskz_loadu_ps(mask, from.as_ptr());
-            _mm256_mask_storeu_epi16(to.cast(), mask, _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v));
+    let n = from.len().min(to.len());
+    let (p, to) = (from.as_ptr(), to.as_mut_ptr());
+    let mut i = 0;
+    // SAFETY: the elements are within the slices, and so is what the mask keeps.
+    unsafe {
+        while i + 16 <= n {
+            let rounded = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(p.add(i)));
+            _mm256_storeu_si256(to.add(i).cast(), rounded);
+            i += 16;
+        }
+        if i < n {
+            let mask = first(n - i);
+            let v = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_maskz_loadu_ps(mask, p.add(i)));
+            _mm256_mask_storeu_epi16(to.add(i).cast(), mask, v);
         }
     }
 }
