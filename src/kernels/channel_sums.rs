@@ -2,9 +2,9 @@
 //!
 //! Several partial sums in a fixed order are more exact than one running sum, and faster.
 
-use super::simd::vectorised;
-use super::sixteen_bits::Values;
-use super::threads::{Shared, ranges};
+use super::simd::{Vector, Work, row, vectorised};
+use super::sixteen_bits::{Values, is_narrow};
+use super::threads::{Shared, ranges, row_ranges_mut};
 use super::{Float, Movable, Number, Stored, scratch};
 use crate::array::Element;
 
@@ -31,17 +31,15 @@ pub fn sum<E: Stored>(x: &[E]) -> E::Wide {
 #[inline(always)]
 fn sum_in_lanes<E: Stored>(x: &[E]) -> E::Wide {
     let mut lanes = [E::Wide::ZERO; LANES];
-    let mut rest = E::Wide::ZERO;
-    if E::IS_WIDENED_TOGETHER {
-        let mut wide = [E::Wide::ZERO; TOGETHER];
-        for some in x.chunks(TOGETHER) {
-            let wide = &mut wide[..some.len()];
-            // SAFETY: there are as many elements as numbers.
-            unsafe { E::widen_all(some.as_ptr(), wide) };
-            rest = rest + add_to_lanes(&mut lanes, wide);
+    let mut chunks = x.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for l in 0..LANES {
+            lanes[l] = lanes[l] + chunk[l].wide();
         }
-    } else {
-        rest = add_to_lanes(&mut lanes, x);
+    }
+    let mut rest = E::Wide::ZERO;
+    for x in chunks.remainder() {
+        rest = rest + x.wide();
     }
     let mut n = LANES / 2;
     while n > 0 {
@@ -53,32 +51,48 @@ fn sum_in_lanes<E: Stored>(x: &[E]) -> E::Wide {
     lanes[0] + rest
 }
 
-/// Elements that are widened together, a multiple of the number of lanes.
-const TOGETHER: usize = 4 * LANES;
+/// Writes the mean of each row of `n` elements, also where its sum is beyond the range of the elements.
+pub fn means<E: Stored>(x: &[E], n: usize, y: &mut [E]) {
+    row_ranges_mut(y, 1, (GRAIN / n.max(1)).max(1), |some, y| {
+        let x = &x[some.start * n..some.end * n];
+        if is_narrow::<E>() {
+            return E::with_registers(Means { x, n, y });
+        }
+        for (x, y) in x.chunks_exact(n.max(1)).zip(y) {
+            *y = E::narrowed(quotient(sum(x), x));
+        }
+    });
+}
 
-/// Adds elements to lanes. Returns the sum of the elements that are left over.
-#[inline(always)]
-fn add_to_lanes<E: Stored>(lanes: &mut [E::Wide; LANES], x: &[E]) -> E::Wide {
-    let mut chunks = x.chunks_exact(LANES);
-    for chunk in &mut chunks {
-        for l in 0..LANES {
-            lanes[l] = lanes[l] + chunk[l].wide();
+/// The means of rows of elements of 16 bits.
+struct Means<'a, E> {
+    /// The elements.
+    x: &'a [E],
+    /// The number of elements of a row.
+    n: usize,
+    /// A mean for each row.
+    y: &'a mut [E],
+}
+
+impl<E: Stored> Work<E::Wide> for Means<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<V: Vector<T = E::Wide>>(self) {
+        for (x, y) in self.x.chunks_exact(self.n.max(1)).zip(self.y) {
+            // SAFETY: the instructions are available, and the row has the elements.
+            *y = E::narrowed(quotient(E::Wide::of(unsafe { row::sum::<V, E>(x.as_ptr(), x.len()) }), x));
         }
     }
-    let mut rest = E::Wide::ZERO;
-    for x in chunks.remainder() {
-        rest = rest + x.wide();
-    }
-    rest
 }
 
-/// The mean of a slice, also where its sum is beyond the range of the elements.
-pub fn mean<E: Stored>(x: &[E]) -> E {
-    let all = sum(x);
-    E::narrowed(if all.abs() <= E::Wide::MAX { all / E::Wide::of(x.len() as f64) } else { wide_mean(x) })
+/// The mean of a row with this sum.
+#[inline(always)]
+fn quotient<E: Stored>(sum: E::Wide, x: &[E]) -> E::Wide {
+    if sum.abs() <= E::Wide::MAX { sum / E::Wide::of(x.len() as f64) } else { wide_mean(x) }
 }
 
-/// [`mean`] by way of float64.
+/// The mean of a row by way of float64.
 #[cold]
 fn wide_mean<E: Stored>(x: &[E]) -> E::Wide {
     // Numbers of float64 are scaled, so that their sum stays finite.

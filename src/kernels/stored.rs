@@ -2,8 +2,6 @@
 
 use half::{bf16, f16};
 
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::simd::x86::F32x16;
 use crate::kernels::simd::{Vector, Work, in_registers_of_sixteen_bits};
 use crate::kernels::{Float, Movable};
 
@@ -15,22 +13,6 @@ pub trait Stored: Movable {
     fn wide(self) -> Self::Wide;
     /// The number, rounded to an element.
     fn narrowed(v: Self::Wide) -> Self;
-
-    /// True if elements are widened many at a time.
-    const IS_WIDENED_TOGETHER: bool = false;
-
-    /// Widens elements, in loops that are compiled for the instructions of the type if [`Stored::IS_WIDENED_TOGETHER`].
-    ///
-    /// # Safety
-    /// As many elements as numbers must be readable, and the instructions available.
-    #[doc(hidden)]
-    #[inline(always)]
-    unsafe fn widen_all(from: *const Self, to: &mut [Self::Wide]) {
-        for (i, to) in to.iter_mut().enumerate() {
-            // SAFETY: guaranteed by the caller.
-            *to = unsafe { from.add(i).read() }.wide();
-        }
-    }
 
     /// Runs work that loads and stores such elements, in the registers of this machine.
     ///
@@ -115,24 +97,6 @@ macro_rules! stored_in_sixteen_bits {
             #[inline(always)]
             fn narrowed(v: f32) -> Self {
                 Self::from_f32(v)
-            }
-            const IS_WIDENED_TOGETHER: bool = $half && cfg!(target_arch = "x86_64");
-            #[cfg(target_arch = "x86_64")]
-            #[inline(always)]
-            unsafe fn widen_all(from: *const Self, to: &mut [f32]) {
-                let (n, to) = (to.len(), to.as_mut_ptr());
-                let mut i = 0;
-                // SAFETY: guaranteed by the caller.
-                unsafe {
-                    while i + F32x16::WIDTH <= n {
-                        Self::load::<F32x16>(from.add(i), None).store(to.add(i));
-                        i += F32x16::WIDTH;
-                    }
-                    while i < n {
-                        to.add(i).write(from.add(i).read().wide());
-                        i += 1;
-                    }
-                }
             }
             #[inline(always)]
             fn with_registers<W: Work<f32>>(work: W) -> W::Output {

@@ -3,6 +3,7 @@
 //! Work is divided by shape only, so results do not depend on the number of threads.
 
 mod map;
+mod narrow_sums;
 mod sums;
 
 use std::ops::Range;

@@ -5,14 +5,14 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::{BroadcastLayout, PairAxis};
-use crate::array::{DType, Element};
+use crate::array::Element;
 use crate::kernels::index::indices;
 use crate::kernels::map::{Aligned, GRAIN, LaneBuffer, TILE};
 use crate::kernels::scratch::Zeros;
 use crate::kernels::simd::vectorised_for;
-use crate::kernels::sixteen_bits::wide_numbers;
+use crate::kernels::sixteen_bits::{is_narrow, wide_numbers};
 use crate::kernels::threads::{self, Shared};
-use crate::kernels::{Float, Movable, Stored};
+use crate::kernels::{Float, Stored};
 
 /// The number of parallel sums along a row: more accurate than a single one, and independent of each other.
 const LANES: usize = 16;
@@ -27,7 +27,7 @@ const TOGETHER: usize = 16;
 const DOWN: f64 = f64::from_bits((1023 - 64) << 52);
 
 /// Adds the elements in these rows and columns of a broadcast to its sums.
-type Add<'a> = dyn Fn(&BroadcastLayout, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
+pub(super) type Add<'a> = dyn Fn(&BroadcastLayout, Range<usize>, Range<usize>, &[Shared<f64>]) + Sync + 'a;
 
 impl BroadcastLayout {
     /// For each element of `a`, the sums of `f(a, b, y)`, which receives the indices of corresponding elements and
@@ -56,12 +56,13 @@ impl BroadcastLayout {
     /// For each element of `a`, the sum of the corresponding elements of `x`, which has the shape of `y`. Also
     /// returns the scale factor by which the sums must be divided: 1 unless a sum would overflow.
     pub fn sums_of<E: Stored>(&self, x: &[E]) -> (Zeros<f64>, f64) {
-        if E::DTYPE == DType::F16 && self.last.a() != 0 {
-            // Numbers of half precision are widened faster in contiguous runs.
-            return wide_numbers(x, |x| self.sums_of(x));
+        let is_finite = |sums: &[f64]| sums.iter().all(|sum| sum.is_finite());
+        if is_narrow::<E>() {
+            let sums = self.sums_in_registers(x);
+            return if is_finite(&sums) { (sums, 1.0) } else { wide_numbers(x, |x| self.sums_of(x)) };
         }
         let sums = self.plain_sums_of(x);
-        if size_of::<E>() < size_of::<f64>() || sums.iter().all(|sum| sum.is_finite()) {
+        if size_of::<E>() < size_of::<f64>() || is_finite(&sums) {
             return (sums, 1.0);
         }
         // There is no wider type for sums of float64.
@@ -132,7 +133,7 @@ impl BroadcastLayout {
     }
 
     /// Calls `add(part, rows, columns, sums)` such that each element is added to its sum once.
-    fn plan(&self, add: &Add<'_>, to: &[Shared<f64>]) {
+    pub(super) fn plan(&self, add: &Add<'_>, to: &[Shared<f64>]) {
         let (rows, n, span) = (self.rows(), self.last.n, self.span());
         let total = rows * n;
         if total < 2 * GRAIN {
@@ -364,30 +365,7 @@ pub(in crate::kernels) fn along<const K: usize, S: Float>(
 #[allow(clippy::needless_range_loop)] // plain loops are vectorized
 pub(in crate::kernels) unsafe fn sum_of<E: Stored>(p: *const E, n: usize) -> f64 {
     let mut all = Aligned([0.0; LANES]);
-    if !E::IS_WIDENED_TOGETHER {
-        // SAFETY: guaranteed by the caller. Same below.
-        unsafe { add_to_lanes(&mut all.0, p, n) };
-        return join(&mut all.0);
-    }
-    let mut wide = Aligned([E::Wide::ZERO; DEEP * LANES]);
-    for start in (0..n).step_by(DEEP * LANES) {
-        let some = &mut wide.0[..(DEEP * LANES).min(n - start)];
-        // SAFETY: as above.
-        unsafe {
-            E::widen_all(p.add(start), some);
-            add_to_lanes(&mut all.0, some.as_ptr(), some.len());
-        }
-    }
-    join(&mut all.0)
-}
-
-/// Adds `n` numbers from `p` on to lanes.
-///
-/// # Safety
-/// They must be readable.
-#[inline(always)]
-#[allow(clippy::needless_range_loop)] // plain loops are vectorized
-unsafe fn add_to_lanes<E: Stored>(lanes: &mut [f64; LANES], p: *const E, n: usize) {
+    let lanes = &mut all.0;
     // SAFETY: guaranteed by the caller.
     let at = |i: usize| [unsafe { p.add(i).read() }.wide().real()];
     let mut i = 0;
@@ -411,6 +389,7 @@ unsafe fn add_to_lanes<E: Stored>(lanes: &mut [f64; LANES], p: *const E, n: usiz
     for l in 0..n - i {
         lanes[l] += at(i + l)[0];
     }
+    join(lanes)
 }
 
 /// The sum of the lanes, by halving, in place.

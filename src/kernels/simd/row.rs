@@ -99,6 +99,23 @@ pub(crate) unsafe fn sums<V: Vector, const K: usize>(n: usize, f: impl Fn(At<V>)
     sums
 }
 
+/// The sum of a row of `n` elements.
+///
+/// # Safety
+/// The instructions of `V` must be available, and the row readable.
+#[inline(always)]
+pub(crate) unsafe fn sum<V: Vector, E: Stored<Wide = V::T>>(p: *const E, n: usize) -> f64 {
+    // SAFETY: guaranteed by the caller.
+    let [sum] = unsafe {
+        sums::<V, 1>(
+            n,
+            #[inline(always)]
+            |at| [at.load(p)],
+        )
+    };
+    sum
+}
+
 /// Sums a block of the row in `LANES` lanes, and adds the lanes up.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)] // constant counts keep sums in registers

@@ -1,10 +1,8 @@
 //! Sum and average pooling, and `unpooling`.
 
 use crate::array::{Element, Shape};
-use crate::kernels::channel_sums::mean as mean_of;
-use crate::kernels::map::GRAIN;
+use crate::kernels::channel_sums::means;
 use crate::kernels::pooling::{Divisor, PoolingAxis, Windows, add_sum_gradient, sum};
-use crate::kernels::threads::rows_mut;
 use crate::kernels::{Float, Movable, Stored, reduce, strided};
 use crate::ops::reductions::reduction::spread;
 use crate::ops::spatial::layout::pools;
@@ -275,11 +273,11 @@ impl Compute for GlobalAveragePooling {
     }
 
     const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
 
     fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
         let n = run.x_shape(0).size_from(2);
-        let (x, y) = (run.x(0), run.y(0));
-        rows_mut(y, 1, (GRAIN / n).max(1), |i, y| y[0] = mean_of(&x[i * n..(i + 1) * n]));
+        means(run.x(0), n, run.y(0));
         Ok(())
     }
 
