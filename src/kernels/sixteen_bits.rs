@@ -324,14 +324,13 @@ pub(crate) fn wide_numbers<E: Stored, R>(x: &[E], f: impl FnOnce(&[E::Wide]) -> 
 }
 
 /// Calls `f` with the elements of `x` as numbers, and with memory for the numbers of `y`, which are then rounded. Both
-/// arrays are of 16 bits and of one length.
+/// arrays are of 16 bits.
 pub(crate) fn in_numbers<E: Stored, R>(
     x: &[E],
     y: &mut [E],
     f: impl FnOnce(&[E::Wide], &mut [E::Wide]) -> R,
 ) -> R {
-    let n = x.len();
-    assert_eq!(y.len(), n, "arrays of one length");
+    let n = y.len();
     let to = memory::<E::Wide>(n);
     wide_numbers(x, |x| {
         // SAFETY: the memory holds as many numbers. Types of 16 bits are widened to `f32`.

@@ -10,6 +10,7 @@ mod gemm_rows;
 mod geometry;
 mod implicit_gemm;
 pub mod in_bfloat16;
+pub mod in_sixteen_bits;
 mod isa;
 mod modulated;
 mod pairs;

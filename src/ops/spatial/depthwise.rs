@@ -1,11 +1,14 @@
 //! `depthwise_convolution`: convolution of each channel with its own kernels.
 
 use crate::array::Shape;
-use crate::kernels::Float;
 use crate::kernels::convolution::Geometry;
+use crate::kernels::convolution::in_sixteen_bits::{self, DepthwiseGradients};
+use crate::kernels::{Float, Stored};
 use crate::ops::spatial::kernel_passes::{self, PassDirection};
 use crate::ops::spatial::layout::{self, SpatialLayout};
-use crate::ops::{Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op};
+use crate::ops::{
+    Backward, Compute, Entry, Grad, InputShapes, Reads, Run, Shapes, Sym, Symbols, Value, one, op,
+};
 use crate::{Error, Result};
 
 /// The operations of this file.
@@ -118,6 +121,31 @@ impl Compute for DepthwiseConvolution {
     fn backward<T: Float>(&self, run: &mut Backward<'_, T>) -> Result<()> {
         let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
         PassDirection::Convolution.backward(&g, run)
+    }
+
+    const IS_STORED: bool = true;
+    const IS_STORED_HALF: bool = true;
+    const WIDENED: u64 = 0b110;
+
+    fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let bias = run.has(2).then(|| run.wide(2));
+        in_sixteen_bits::forward(&g.with_long_rows(), run.x(0), run.wide(1), bias, run.y(0))?;
+        Ok(())
+    }
+
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
+        let (g, _) = self.geometry(run.x_shape(0), run.x_shape(1))?;
+        let by_input = run.gx(0).map(|gx| (run.wide(1), gx.data));
+        let by_weight = run.gx_wide(1).map(|gw| (run.x(0), gw.adding()));
+        let by_bias = run.gx_wide(2).map(Grad::adding);
+        let gradients = DepthwiseGradients { gy: run.gy(0), by_input, by_weight, by_bias };
+        gradients.run(&g.with_long_rows())?;
+        Ok(())
     }
 
     fn gradient(&self, s: &Symbols) -> Vec<Option<Sym>> {
