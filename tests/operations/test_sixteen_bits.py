@@ -131,6 +131,16 @@ OTHERS: dict[str, Case] = {
     "sum_pooling": (lambda x: F.sum_pooling(x, (2, 3), (2, 2)), [(2, 3, 9, 7)]),
     "prelu": (F.prelu, [(3, 5, 7, 9), (5,)]),
     "prelu of one slope": (F.prelu, [ODD, ()]),
+    "prelu of columns": (lambda x, w: F.prelu(x, w, base_axis=-1), [(9, 77), (77,)]),
+    "depthwise_convolution": (
+        lambda x, w, b: F.depthwise_convolution(x, w, b, pad=(1, 1), stride=(2, 1), multiplier=2),
+        [(3, 5, 7, 21), (10, 3, 3), (10,)],
+    ),
+    "depthwise_convolution of short rows": (
+        lambda x, w: F.depthwise_convolution(x, w, pad=(1, 1)),
+        [(2, 33, 5, 6), (33, 3, 3)],
+    ),
+    "depthwise_convolution of one axis": (lambda x, w: F.depthwise_convolution(x, w), [(3, 5, 130), (5, 3)]),
     "batch_normalization": (batch_normalization, [(3, 5, 7, 9), (1, 5, 1, 1), (1, 5, 1, 1)]),
     "batch_normalization of columns": (batch_normalization, [(33, 65), (1, 65), (1, 65)]),
     "batch_normalization by running statistics": (
@@ -281,6 +291,32 @@ def test_inputs_of_several_types_are_computed_in_float32(name: str, kind: str) -
             y.forward()
             results.append(np.array(y.data.data).astype(TYPES[kind]))
     assert same(*results)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("name", ["prelu", "depthwise_convolution"])
+def test_weights_in_float32_are_not_rounded(name: str, kind: str) -> None:
+    """Weights in float32 and their gradients stay so, also where arrays of 16 bits are computed in parts."""
+    f, shapes = CASES[name]
+    shapes = [(3, shapes[0][1], 130, 131), *shapes[1:]]
+    first, *others = numbers(shapes, kind, False)
+    weights = [a.astype(np.float32) * np.float32(1.001) for a in others]
+    results = []
+    for context in (kind, "float"):
+        with nn.context_scope(nn.Context([f"cpu:{context}"])):
+            x = [leaf(first, TYPES.get(context, np.float32)), *(leaf(a, np.float32) for a in weights)]
+            y = f(*x)
+            y.forward()
+            for v in x:
+                v.grad.zero()
+            y.backward(nn.NdArray.from_numpy_array(np.ones(y.shape, np.float32).astype(TYPES[kind])))
+            assert all(v.grad.data.dtype == np.float32 for v in x[1:])
+            results.append([np.array(a).astype(TYPES[kind]) for a in (y.data.data, x[0].grad.data)])
+            results[-1] += [np.array(v.grad.data) for v in x[1:]]
+    n = len(weights)
+    assert all(map(same, *(found[:-n] for found in results)))
+    for a, b in zip(*(found[-n:] for found in results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-2)
 
 
 @pytest.mark.parametrize("kind", TYPES)

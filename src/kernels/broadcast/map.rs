@@ -1,5 +1,6 @@
 //! Broadcast formulas of two arrays, tile by tile. Repeated elements are copied to a buffer first.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::BroadcastLayout;
@@ -37,6 +38,21 @@ impl BroadcastLayout {
         };
         // SAFETY: guaranteed by the caller.
         unsafe { self.tiles(a, b, &tile) };
+    }
+
+    /// `y = f(a, b)` for arrays that may alias as in [`BroadcastLayout::map`].
+    #[inline(always)]
+    pub fn map_cells<T: Movable>(
+        &self,
+        a: &[Cell<T>],
+        b: &[Cell<T>],
+        y: &[Cell<T>],
+        f: impl Fn(T, T) -> T + Sync + Copy,
+    ) {
+        self.check([a.len(), b.len(), y.len()]);
+        let [a, b, y] = [a, b, y].map(|of| of.as_ptr().cast_mut().cast());
+        // SAFETY: all broadcast indices are within the arrays. Cells may be written while they are shared.
+        unsafe { self.map(a, b, y, f) };
     }
 
     /// `y = f(a, b)` for arrays that do not alias.

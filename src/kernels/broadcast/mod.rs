@@ -4,6 +4,7 @@
 
 mod map;
 mod narrow_sums;
+mod slopes;
 mod sums;
 
 use std::ops::Range;

@@ -1,6 +1,7 @@
 //! A call of a kernel by the engine: its arrays and the state that it saves.
 
 use std::any::Any;
+use std::cell::Cell;
 
 use crate::array::{DType, InputCache, Shape};
 use crate::kernels::random;
@@ -21,6 +22,12 @@ impl<'a> Memory<'a> {
     pub(super) fn slice<T>(self) -> &'a [T] {
         // SAFETY: the engine guarantees `shape.size()` readable elements of the declared type for the duration of the
         // run, and writes none of them meanwhile.
+        unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
+    }
+
+    /// The elements, which another array may share.
+    pub(crate) fn cells<T>(self) -> &'a [Cell<T>] {
+        // SAFETY: as above, on the thread of the run or on threads that use different elements.
         unsafe { std::slice::from_raw_parts(self.ptr.cast(), self.shape.size()) }
     }
 

@@ -6,8 +6,8 @@ use crate::ops::contract::facts::{is_whole, range_of};
 use crate::ops::contract::loops::{Loops, Way};
 use crate::ops::contract::part::Part;
 use crate::ops::{
-    Activation, Backward, Binary, Compares, Compute, Declared, Entry, Facts, InputShapes, Memory, Reads, Run,
-    Shapes, Sym, Symbols, Unary, Value, like, one,
+    Activation, Backward, Binary, Compares, Compute, Declared, Entry, Facts, InputShapes, Reads, Run, Shapes,
+    Sym, Symbols, Unary, Value, like, one,
 };
 use crate::{Error, Result};
 
@@ -75,11 +75,6 @@ const fn compares(truth_values: bool, selects: bool) -> Compares {
 #[inline(never)]
 fn forward<E: Stored>(run: &Run<'_, E>, loops: Loops, name: &str) {
     let b = if run.n_inputs() == 1 { run.x_memory(0) } else { run.x_memory(1) };
-    forward_of(run, b, loops, name);
-}
-
-/// Computes a [`Unary`] or [`Binary`] of input 0 and of `b` by its loops.
-pub(crate) fn forward_of<E: Stored>(run: &Run<'_, E>, b: Memory<'_>, loops: Loops, name: &str) {
     let (a, y) = (run.x_memory(0), run.y_memory(0));
     let of_two;
     let broadcast = if a.shape.is_same(b.shape) {

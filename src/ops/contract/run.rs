@@ -267,11 +267,7 @@ impl<'a, T: Movable> Run<'a, T> {
     /// broadcast. The formula must be `#[inline(always)]`.
     #[inline(always)]
     pub(crate) fn map_pairs(&mut self, broadcast: &BroadcastLayout, f: impl Fn(T, T) -> T + Sync + Copy) {
-        let (a, b, y) = (self.x_memory(0), self.x_memory(1), self.y_memory(0));
-        let fits = broadcast.fits([a.shape.size(), b.shape.size(), y.shape.size()]);
-        assert!(fits, "arrays that have not the shapes of the broadcast");
-        // SAFETY: all broadcast indices are within the arrays.
-        unsafe { broadcast.map::<T>(a.ptr.cast(), b.ptr.cast(), y.ptr.cast(), f) };
+        broadcast.map_cells(self.x_memory(0).cells(), self.x_memory(1).cells(), self.y_memory(0).cells(), f);
     }
 
     /// Copies `from` to `to`, which may be the same memory.

@@ -1,11 +1,10 @@
 //! Piecewise activation functions, such as `relu`.
 
-use crate::array::Shape;
+use crate::array::{Element, Shape};
 use crate::kernels::{Float, Number, Stored, broadcast::BroadcastLayout, map, reduce, scratch};
-use crate::ops::contract::elementwise::{forward_of, is_double, scaled, sloped};
+use crate::ops::contract::elementwise::{scaled, sloped};
 use crate::ops::{
-    Activation, Backward, Binary, Compute, Declared, Entry, InputShapes, Loops, Memory, Reads, Run, Shapes,
-    Sym, Symbols, Unary, like, op,
+    Activation, Backward, Compute, Entry, InputShapes, Reads, Run, Shapes, Sym, Symbols, Unary, like, op,
 };
 use crate::{Error, Result};
 
@@ -143,20 +142,6 @@ impl PReLU {
     }
 }
 
-op! {
-    /// The formula of `prelu`, for arrays of 16 bits.
-    Sloped = sloped(x, w)
-}
-
-impl Binary for Sloped {
-    const IS_DIFFERENTIABLE: bool = false;
-
-    #[inline(always)]
-    fn f<N: Number>(&self, x: N, w: N) -> N {
-        N::select(x.ge(N::all(0.0)), x, w * x)
-    }
-}
-
 impl Compute for PReLU {
     const IN_PLACE: bool = true;
 
@@ -176,10 +161,27 @@ impl Compute for PReLU {
     const IS_STORED: bool = true;
     const IS_STORED_HALF: bool = true;
 
+    const WIDENED: u64 = 0b10;
+
     fn stored_forward<E: Stored>(&self, run: &mut Run<'_, E>) -> Result<()> {
-        let slopes = self.slopes(run.x_shape(0), run.x_shape(1))?;
-        let w = Memory { shape: &slopes, ..run.x_memory(1) };
-        forward_of(run, w, Loops::binary(&Sloped {}, is_double::<E>()), Self::SPEC.name);
+        let (x, w) = (run.x_shape(0), run.x_shape(1));
+        let layout = BroadcastLayout::new(&self.slopes(x, w)?, x);
+        layout.sloped::<E>(run.x_memory(0).cells(), run.wide(1), run.y_memory(0).cells());
+        Ok(())
+    }
+
+    fn is_stored_back(&self, _: &InputShapes<'_>) -> bool {
+        true
+    }
+
+    fn stored_backward<E: Stored>(&self, run: &mut Backward<'_, E>) -> Result<()> {
+        let layout = BroadcastLayout::new(&self.slopes(run.x_shape(0), run.x_shape(1))?, run.x_shape(0));
+        let gx = run.gx(0).map(|gx| (run.wide(1), gx.data));
+        let gw = run.gx_wide(1);
+        let sums = layout.sloped_gradients([run.x(0), run.gy(0)], gx, gw.is_some());
+        if let Some(gw) = gw {
+            gw.adding().iter_mut().zip(&*sums).for_each(|(g, sum)| *g = *g + E::Wide::of(*sum));
+        }
         Ok(())
     }
 
