@@ -386,6 +386,17 @@ impl<T: Float> PackImage<'_, T> {
             let from = least * axis.step as isize + residues[last] as isize;
             let (start, end) = (limit(-from), limit(axis.len as isize - from));
             let end = end.max(start);
+            // A row that fits a register is written as one, padding included.
+            let is_short = width <= V::WIDTH && axis.step <= 2;
+            let (first, last_read) = match axis.step {
+                _ if start == end => (0, 0),
+                2 => (2 * start, 2 * end - 1),
+                _ => (start, end),
+            };
+            let beyond = |element: usize| element.saturating_sub(V::WIDTH);
+            // SAFETY: guaranteed by the caller.
+            let masks =
+                unsafe { [V::between(first, last_read), V::between(beyond(first), beyond(last_read))] };
             let mut place: SmallVec<[usize; 3]> = SmallVec::from_elem(0, last);
             for row in 0..rows {
                 let (mut base, mut inside) = (0, true);
@@ -409,6 +420,16 @@ impl<T: Float> PackImage<'_, T> {
                 unsafe {
                     for c in 0..self.channels {
                         let to = self.to.add(c * s.channel + at);
+                        if is_short && inside {
+                            let from = self.from.add(c * self.area).wrapping_offset(base + from);
+                            let row = V::load_masked(from, masks[0]);
+                            let row = match axis.step {
+                                2 => V::evens(row, V::load_masked(from.wrapping_add(V::WIDTH), masks[1])),
+                                _ => row,
+                            };
+                            row.store(to);
+                            continue;
+                        }
                         if !inside || start == end {
                             clear::<V>(to, width);
                             continue;
