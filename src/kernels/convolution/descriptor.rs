@@ -9,8 +9,9 @@ use super::depthwise::plane::Plane;
 use super::geometry::Geometry;
 use super::implicit_gemm::blocking;
 use super::implicit_gemm::packed_planes::PlaneLayout;
+use super::implicit_gemm::position_layout::PositionRows;
 use super::implicit_gemm::stride_layout::StridePhases;
-use super::select::pays_by_regions;
+use super::select::{pays_by_position_rows, pays_by_regions};
 use super::window::Window;
 
 /// The largest number of cached descriptors of a thread.
@@ -47,6 +48,8 @@ pub(super) struct Descriptor {
     /// True if terms of sums are ordered by rows of taps, then by channels. A row of positions then leaves out the rows
     /// of taps that read padding.
     pub(super) by_tap_rows: bool,
+    /// The padded image, if implicit GEMM has a row for each position.
+    pub(super) position_rows: Option<PositionRows>,
 }
 
 /// The descriptors of a sum. The gradient of the input has one for each phase of the stride.
@@ -126,12 +129,16 @@ impl Descriptor {
         let is_free = of == Pass::InputGradient && numbers == WordKind::Single && is_one;
         let is_free = is_free && window.has_padded_rows();
         let by_tap_rows = is_free && layout.as_mut().is_some_and(|s| s.order_by_tap_rows(&window));
-        Self { window, layout, plane, lanes, by_tap_rows }
+        let is_single = of == Pass::Output && numbers == WordKind::Single && has_layout;
+        let channels = (g.channels / g.group, g.maps / g.group);
+        let by_positions = is_single && pays_by_position_rows(&window, channels);
+        let position_rows = by_positions.then(|| PositionRows::new(&window));
+        Self { window, layout, plane, lanes, by_tap_rows, position_rows }
     }
 
     /// The descriptor of a region, which has no packed layout.
     fn of_region(window: Window) -> Self {
-        Self { window, layout: None, plane: None, lanes: None, by_tap_rows: false }
+        Self { window, layout: None, plane: None, lanes: None, by_tap_rows: false, position_rows: None }
     }
 
     /// True if several blocks pack the same rows, because taps read rows that are far apart.
@@ -147,7 +154,8 @@ impl Descriptor {
     fn numbers(&self) -> usize {
         let of_layout = self.layout.as_ref().map_or(0, |s| s.table.len());
         let of_lanes = self.lanes.as_ref().map_or(0, PaddedPlane::numbers);
-        self.window.bases.len() + self.window.targets.len() + of_layout + of_lanes
+        let of_positions = self.position_rows.as_ref().map_or(0, PositionRows::numbers);
+        self.window.bases.len() + self.window.targets.len() + of_layout + of_lanes + of_positions
     }
 }
 

@@ -135,6 +135,18 @@ const STORES: usize = 36;
 const FASTER: (usize, usize) = (9, 10);
 /// The cost of packing a weight, where a term of a wide tile costs 3.
 const PACKING: usize = 2;
+/// The fewest taps in a row for products with a row for each position. Each row of taps costs a step of its own.
+const LEAST_ROW_OF_TAPS: usize = 3;
+/// The most taps in a row for such products.
+const MOST_ROW_OF_TAPS: usize = 32;
+/// The most positions for such products. Their results stay in the cache until they are transposed.
+const MOST_POSITION_ROWS: usize = 1024;
+/// The cost of a term of a wide tile.
+const WIDE: usize = 3;
+/// The cost of a term of a narrow tile of such products, in tenths.
+const NARROW_OF_POSITIONS: usize = 16;
+/// The cost of transposing a register of results, where a term of a wide tile costs 3.
+const TRANSPOSED: usize = 12;
 /// The longest rows that are divided into regions.
 const WIDEST_REGION: usize = 1024;
 
@@ -352,6 +364,36 @@ pub(super) fn pays_by_regions(
     let by_regions: usize = regions.iter().map(of_region).sum();
     let by_regions = by_regions + PACKING * window.taps.len() * sources;
     window.width <= WIDEST_REGION && by_regions * FASTER.1 < whole * window.taps.len() * sources * FASTER.0
+}
+
+/// True if the outputs of a window are computed faster with a row of a product for each position, for this many sources
+/// and targets of a group. The last tile of positions, or of rows of them, is then not partly empty. Results are
+/// transposed.
+pub(super) fn pays_by_position_rows(window: &Window, (sources, targets): (usize, usize)) -> bool {
+    let [rows, columns] = &window.axes[..] else { return false };
+    let is_adjacent = |pair: &[isize]| pair[0] + 1 == pair[1];
+    let fits = window.whole
+        && (LEAST_ROW_OF_TAPS..=MOST_ROW_OF_TAPS).contains(&columns.offsets.len())
+        && columns.offsets.windows(2).all(is_adjacent)
+        && rows.offsets.windows(2).all(is_adjacent)
+        && window.positions() <= MOST_POSITION_ROWS
+        && sources * targets > 0;
+    if !fits {
+        return false;
+    }
+    let (positions, depth) = (window.positions(), sources * window.taps.len());
+    // Tiles have all rows, so a narrow one takes little more than half the time of a wide one.
+    let narrow = [0, NARROW_OF_POSITIONS, 10 * WIDE][(targets % (2 * LANES)).div_ceil(LANES)];
+    let of_position = targets / (2 * LANES) * 10 * WIDE + narrow;
+    let moved = positions * TRANSPOSED / depth;
+    let of_rows = positions * of_position / 10 + targets.div_ceil(LANES) * moved;
+    // The columns of the other products, for each output channel.
+    let (n_rows, heights) = (rows.positions, targets.div_ceil(HEIGHT));
+    let halo = (columns.offsets.len() - 1).div_ceil(columns.step);
+    let with_gaps = columns_cost(n_rows * (window.width + halo)) + n_rows * STORES / depth;
+    let copied = columns_cost(positions) + n_rows * window.width.div_ceil(LANES) / heights;
+    let of_columns = (n_rows * columns_cost(window.width)).min(with_gaps).min(copied);
+    of_rows * FASTER.1 < of_columns * targets * FASTER.0
 }
 
 /// True for one channel along the last axis, whose patches are a strided view of the input.

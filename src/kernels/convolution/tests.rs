@@ -152,6 +152,17 @@ fn geometries() -> Vec<Geometry> {
     ]
 }
 
+/// Convolutions that are products with a row for each position: padded and in place, with long sums, many maps, and
+/// several groups.
+fn position_row_geometries() -> Vec<Geometry> {
+    vec![
+        geometry(5, [16, 32, 1], &[[14, 4, 1, 2, 1]; 2]),
+        geometry(2, [21, 33, 1], &[[12, 7, 0, 1, 1], [13, 7, 0, 1, 1]]),
+        geometry(3, [8, 64, 2], &[[11, 4, 1, 2, 1], [15, 4, 1, 2, 1]]),
+        geometry(1, [65, 64, 1], &[[13, 4, 1, 2, 1], [16, 4, 1, 2, 1]]),
+    ]
+}
+
 /// Random depthwise geometries: planes of one element, kernels larger than the input without padding, padding larger
 /// than kernels, steps beyond them, and several maps for each channel.
 fn depthwise_geometries() -> Vec<Geometry> {
@@ -179,7 +190,7 @@ fn depthwise_geometries() -> Vec<Geometry> {
 
 /// The geometries of all algorithms.
 fn all_geometries() -> Vec<Geometry> {
-    [geometries(), depthwise_geometries()].concat()
+    [geometries(), position_row_geometries(), depthwise_geometries()].concat()
 }
 
 /// True if Winograd's algorithm computes any of the sums, so that results are rounded.
@@ -527,6 +538,10 @@ fn rare_methods_are_selected_for_some_geometries() {
         |pass, method| geometries.iter().filter(|g| select::<f32>(g, pass, false, true) == method).count();
     assert!(count(Pass::Output, Method::GemmRows) >= 5);
     assert!(count(Pass::InputGradient, Method::ScatteredTaps) >= 5);
+    for g in position_row_geometries() {
+        assert!(select::<f32>(&g, Pass::Output, false, true) == Method::ImplicitGemm, "{g:?}");
+        assert!(g.descriptors(Pass::Output).each[0].position_rows.is_some(), "{g:?}");
+    }
 }
 
 #[test]

@@ -296,6 +296,35 @@ impl Window {
         regions.iter().map(|axes| Self::new(axes, kernel)).collect()
     }
 
+    /// A window of one tap with a position for each element of the padded source that these positions read. `None` if
+    /// they read no padding.
+    pub(super) fn padded(&self) -> Option<Self> {
+        let axis = |axis: &WindowAxis| {
+            let (least, most) = axis.offsets.iter().fold((0, 0), |(a, b), o| (a.min(*o), b.max(*o)));
+            let seen = axis.positions.max(1).saturating_sub(1) * axis.step + most.unsigned_abs() + 1;
+            let (first, positions) = (least, least.unsigned_abs() + seen);
+            (first, positions, first == 0 && positions <= axis.len)
+        };
+        if self.axes.iter().map(axis).all(|(.., is_within)| is_within) {
+            return None;
+        }
+        let of_axis = |source: &WindowAxis| {
+            let (first, positions, _) = axis(source);
+            WindowAxis {
+                positions,
+                step: 1,
+                offsets: smallvec![first],
+                len: source.len,
+                first: 0,
+                apart: 1,
+                target: positions,
+                taps: smallvec![0],
+            }
+        };
+        let axes: SmallVec<[WindowAxis; 3]> = self.axes.iter().map(of_axis).collect();
+        Some(Self::new(&axes, &[1; 3][..axes.len()]))
+    }
+
     /// True for two axes if some row of positions reads padding through all taps of a row.
     pub(super) fn has_padded_rows(&self) -> bool {
         self.axes.len() == 2 && self.bases.contains(&OUTSIDE)

@@ -8,6 +8,8 @@ pub(super) mod in_tiles;
 mod nchw;
 mod nhwc;
 pub(super) mod packed_planes;
+pub(super) mod position_layout;
+mod position_rows;
 pub(super) mod regions;
 mod store;
 pub(super) mod stride_layout;
@@ -50,6 +52,10 @@ impl<T> Weights<T> {
 /// # Safety
 /// The arrays must have the sizes of the geometry, and nothing else may use the target meanwhile.
 pub(super) unsafe fn run<T: Float>(sum: &Correlation<'_, T>) -> Result<(), OutOfMemory> {
+    if let Some(rows) = &sum.descriptor.position_rows {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { position_rows::run(sum, rows) };
+    }
     let weights = pack_weights(sum)?;
     // SAFETY: guaranteed by the caller.
     unsafe {
