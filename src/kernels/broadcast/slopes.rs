@@ -54,7 +54,7 @@ impl<E: Stored> Work<E::Wide> for SlopedRows<'_, E> {
                     let a = if varies { a + start } else { a };
                     // SAFETY: the arrays have the sizes of the layout, and the instructions are available.
                     unsafe {
-                        let line = SlopedLine::<E>::new::<V>(arrays, y + start, a, varies);
+                        let line = SlopedLine::<E>::new(arrays, y + start, a, varies);
                         let sum = if all.is_null() { all } else { all.add(a - base) };
                         line.run::<V>(n, sum);
                     }
@@ -82,7 +82,7 @@ struct SlopedLine<E: Stored> {
 impl<E: Stored> SlopedLine<E> {
     /// The elements from `y` on, and their slopes from `a` on.
     #[inline(always)]
-    fn new<V>(arrays: &SlopedArrays<E>, y: usize, a: usize, varies: bool) -> Self {
+    fn new(arrays: &SlopedArrays<E>, y: usize, a: usize, varies: bool) -> Self {
         /// The address of element `i` of an array that may be missing.
         fn at<T>(of: Shared<T>, i: usize) -> *mut T {
             if of.get().is_null() { of.get() } else { of.get().wrapping_add(i) }
