@@ -3,6 +3,7 @@
 import doctest
 import gc
 import importlib.util
+import json
 import re
 import runpy
 import sys
@@ -184,12 +185,12 @@ def test_tables_of_the_page_on_speed_are_measured():
     """The tables on the page about speed have the cells of the recorded results."""
     page = (ROOT / "docs/guide/speed.md").read_text()
     sections = {text.partition("\n")[0]: text for text in page.split("\n## ")}
-    names = ("Training in bfloat16", "ONNX models", "Files of other people")
-    shown = {name: table(sections[name]) for name in names}
-    in_bfloat16 = table((RESULTS / "amx.md").read_text().split("\n## ")[1])
-    for workload, cells in shown["Training in bfloat16"].items():
-        assert {cells["Kinnor, float32"], cells["PyTorch, autocast"]} <= set(in_bfloat16[workload].values())
-        assert [cells["MiB"], cells["PyTorch's MiB"]] == list(in_bfloat16[workload].values())[-2:]
+    shown = {name: table(sections[name]) for name in ("ONNX models", "Files of other people")}
+    for facts in json.loads((RESULTS / "peers.json").read_text()):
+        text = sections[f"{facts['task'].capitalize()} in {facts['dtype']}: {facts['machine']}"]
+        assert f"Geometric mean: {geometric_mean(row['time'][0] for row in facts['rows']):.2f}." in text
+        cells = {row["workload"]: [f"{row['time'][0]:.2f}", *map(str, row["memory"])] for row in facts["rows"]}
+        assert {workload: list(found.values()) for workload, found in table(text).items()} == cells
     models = [line.split(",") for line in (RESULTS / "onnx_models.csv").read_text().splitlines()[2:]]
     rows = {name: ratios for name, threads, *ratios in models if threads == "1" and all(ratios)}
     assert {name: list(cells.values()) for name, cells in shown["ONNX models"].items()} == rows
