@@ -366,9 +366,9 @@ pub(super) fn pays_by_regions(
     window.width <= WIDEST_REGION && by_regions * FASTER.1 < whole * window.taps.len() * sources * FASTER.0
 }
 
-/// True if the outputs of a window are computed faster with a row of a product for each position, for this many sources
-/// and targets of a group. The last tile of positions, or of rows of them, is then not partly empty. Results are
-/// transposed.
+/// True if a product with a row for each position computes the outputs of a window faster. `sources` and `targets` are
+/// the channels of a group. The other products have a column for each position, and leave part of the last tile empty.
+/// This one has to transpose its results.
 pub(super) fn pays_by_position_rows(window: &Window, (sources, targets): (usize, usize)) -> bool {
     let [rows, columns] = &window.axes[..] else { return false };
     let is_adjacent = |pair: &[isize]| pair[0] + 1 == pair[1];

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::array::{OutOfMemory, Workspace};
+use crate::array::{DType, OutOfMemory, Workspace};
 use crate::kernels::convolution::correlation::Correlation;
 use crate::kernels::convolution::implicit_gemm::Weights;
 use crate::kernels::convolution::implicit_gemm::nchw::pack_images;
@@ -15,8 +15,7 @@ use crate::kernels::gemm::tiles::{
     COLUMNS, TALLEST, TILE_PAIRS, TILE_ROWS, TileFactors, TileSums, TilesInUse, multiply_pairs,
 };
 use crate::kernels::scratch::List;
-use crate::kernels::simd::vectorised;
-use crate::kernels::sixteen_bits::bits_of;
+use crate::kernels::sixteen_bits::narrow;
 use crate::kernels::threads::{Shared, parallel};
 use crate::kernels::{Float, scratch};
 
@@ -27,8 +26,6 @@ pub(in super::super) fn fit(layout: &PlaneLayout, channels: usize) -> bool {
     !layout.in_place || are_whole
 }
 
-/// Numbers that a task rounds.
-const GRAIN: usize = 1 << 14;
 /// Words between the weights of two targets, so that they do not map to the same sets of the L1 cache.
 const GAP: usize = 16;
 
@@ -57,9 +54,9 @@ pub(super) fn pack_weights<T: Float>(
     let chunks = sum.sources.channels.div_ceil(layout.chunk).max(1);
     let memory = Workspace::<T>::new(g.group * chunks * rows * row)?;
     let to = Shared::new(memory.ptr().cast::<u32>());
-    // SAFETY: the weight has an element for each target, channel and tap.
-    let weight = unsafe { std::slice::from_raw_parts(sum.weight, g.group * targets * channels * of_kernel) };
-    let rounded = rounded(weight);
+    let mut rounded = List::<u16>::repeat(0, g.group * targets * channels * of_kernel);
+    // SAFETY: the weight has an element in `f32` for each target, channel and tap.
+    unsafe { narrow(sum.weight.cast(), rounded.as_mut_ptr().cast(), DType::BF16, rounded.len()) };
     parallel(g.group * chunks * rows, |i| {
         let (group, chunk, at) = (i / rows / chunks, i / rows % chunks, i % rows);
         // SAFETY: each task has its own row, which the memory holds. Any bits are words.
@@ -79,22 +76,6 @@ pub(super) fn pack_weights<T: Float>(
         }
     });
     Ok(Weights::packed(memory, chunks * rows * row))
-}
-
-/// Numbers rounded to bfloat16.
-fn rounded<T: Float>(numbers: &[T]) -> List<u16> {
-    let mut rounded = List::repeat(0, numbers.len());
-    let to = Shared::new(rounded.as_mut_ptr());
-    parallel(numbers.len().div_ceil(GRAIN), |task| {
-        let from = &numbers[task * GRAIN..numbers.len().min((task + 1) * GRAIN)];
-        // SAFETY: each task has its own part.
-        let to = unsafe { std::slice::from_raw_parts_mut(to.get().add(task * GRAIN), from.len()) };
-        vectorised(
-            #[inline(always)]
-            || to.iter_mut().zip(from).for_each(|(to, v)| *to = bits_of(v.real() as f32)),
-        );
-    });
-    rounded
 }
 
 /// Sums a block of positions for some rows of output channels.
